@@ -1,0 +1,96 @@
+"""Files that survive a kill and a power cut: a temporary name, a sync, a rename, a sync of the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, NoReturn
+
+from datasets.errors import ArtifactDamaged
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Puts `data` at `path`, whole or not at all; a reader sees the old content or the new, never a mixture.
+
+    Raises:
+        OSError: Of the file system (full, read-only, folder gone); the old content is then still there.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        # The parent may be what's gone, or a plain file by now; the first error is the one to show.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    fsync_dir(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever JSON holds
+    """Writes `value` as JSON with sorted keys, so that equal values give equal bytes.
+
+    Raises:
+        ValueError: It holds NaN or an infinity, which JSON has not.
+        TypeError: It holds something else that JSON has not.
+        OSError: As `write_bytes`.
+    """
+    text = json.dumps(value, sort_keys=True, allow_nan=False, indent=1, ensure_ascii=False)
+    write_bytes(path, f"{text}\n".encode())
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401
+    """The value in a JSON file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ArtifactDamaged: What is there isn't JSON in UTF-8.
+    """
+    try:
+        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactDamaged("a JSON file can't be read", file=path, got=error) from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} isn't JSON")
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, as 64 lower-case hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync_dir(folder: Path) -> None:
+    """Makes the names in `folder` (files created, renamed, removed) survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Makes every file below `folder`, and every name in it, survive a power cut; links aren't followed."""
+    for base, _, names in os.walk(folder, topdown=False, onerror=_reraise):
+        for name in names:
+            path = Path(base, name)
+            if path.is_file() and not path.is_symlink():
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+        fsync_dir(Path(base))
+
+
+def _reraise(error: OSError) -> NoReturn:
+    raise error
