@@ -1,0 +1,1 @@
+"""From raw files to blocks: one file a format."""

@@ -1,0 +1,58 @@
+"""MNIST: what the dataset file states, and that its reader takes four IDX files apart as stated."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from datasets.mnist_full import DATASET
+from datasets.schema import Files
+
+
+def write(folder: Path, part: str, labels: list[int]) -> None:
+    n = len(labels)
+    pixels = (np.arange(n * 784) % 251).astype(np.uint8).tobytes()
+    (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, n, 28, 28) + pixels)
+    (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, n) + bytes(labels))
+
+
+def test_files_are_pinned_by_their_uncompressed_content() -> None:
+    sizes = {file.name: file.bytes for file in DATASET.source.files}
+    assert sizes == {
+        "train-images-idx3-ubyte": 16 + 60_000 * 784,
+        "train-labels-idx1-ubyte": 8 + 60_000,
+        "t10k-images-idx3-ubyte": 16 + 10_000 * 784,
+        "t10k-labels-idx1-ubyte": 8 + 10_000,
+    }
+    digests = [file.sha256 for file in DATASET.source.files]
+    assert len(set(digests)) == 4
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
+    assert digests[0].startswith("ba891046")
+    assert len(set(DATASET.source.mirrors)) >= 2
+
+
+def test_train_rows_then_test_rows_each_under_its_file(tmp_path: Path) -> None:
+    write(tmp_path, "train", [9, 0, 3])
+    write(tmp_path, "t10k", [1, 2])
+    blocks = list(DATASET.read(tmp_path))
+    train, test = DATASET.splits["train"], DATASET.splits["test"]
+    assert isinstance(train, Files)
+    assert isinstance(test, Files)
+    by_split = {
+        prefix: [int(label) for block in blocks if block.file.startswith(prefix) for label in block.columns["label"]]
+        for prefix in (train.prefix, test.prefix)
+    }
+    assert by_split == {"train": [9, 0, 3], "t10k": [1, 2]}
+    for block in blocks:
+        assert block.row == 0
+        assert set(block.columns) == set(DATASET.features)
+        for name, feature in DATASET.features.items():
+            assert block.columns[name].dtype == feature.dtype
+            assert block.columns[name].shape[1:] == feature.shape
+
+
+def test_classes() -> None:
+    assert DATASET.features["label"].classes == tuple("0123456789")
