@@ -1,0 +1,164 @@
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from datasets.errors import ParameterError, UnknownNameError
+from datasets.schema import Feature, Recipe
+from tasks.models import cnn
+from tasks.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, is_kernel, learning_rate_at
+
+
+def rates(total_steps: int, **recipe: float | str) -> np.ndarray:
+    schedule = learning_rate_at(Recipe(learning_rate=0.1, **recipe), total_steps)  # type: ignore[arg-type]
+    return np.array([np.asarray(schedule(step)) for step in range(total_steps + 1)])
+
+
+def update_of(
+    optimizer: optax.GradientTransformation, gradient: dict, state: Any, parameters: dict
+) -> tuple[dict, Any]:
+    update, state = optimizer.update(gradient, state, parameters)
+    return cast(dict, update), state
+
+
+def first_update(recipe: Recipe, parameters: dict, gradient: dict) -> dict:
+    optimizer = build_optimizer(recipe, 10)
+    return update_of(optimizer, gradient, optimizer.init(parameters), parameters)[0]
+
+
+def test_constant_rises_then_stays() -> None:
+    got = rates(100, schedule="constant", warmup=0.2)
+    np.testing.assert_allclose(got[[0, 10, 20, 99]], [0, 0.05, 0.1, 0.1], rtol=1e-5)
+
+
+def test_cosine_rises_then_falls_to_zero() -> None:
+    got = rates(100, schedule="cosine", warmup=0.2)
+    np.testing.assert_allclose(got[[0, 10, 20, 60, 100]], [0, 0.05, 0.1, 0.05, 0], rtol=1e-5, atol=1e-8)
+    assert 0 < got[99] < 1e-4
+    assert got.argmax() == 20
+
+
+def test_no_warmup_starts_at_the_peak() -> None:
+    for schedule in ("constant", "cosine"):
+        np.testing.assert_allclose(rates(100, schedule=schedule, warmup=0.0)[0], 0.1, rtol=1e-6)
+
+
+def test_one_cycle_has_its_own_rise() -> None:
+    got = rates(100, schedule="one-cycle", warmup=0.9)
+    np.testing.assert_allclose(got[[0, 15, 30, 100]], [0.004, 0.052, 0.1, 0.1 / 250_000], rtol=1e-4)
+    assert got.argmax() == 30
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("total_steps", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("warmup", [0.0, 0.05, 0.99])
+def test_a_short_run_learns_at_finite_rates(schedule: str, total_steps: int, warmup: float) -> None:
+    got = rates(total_steps, schedule=schedule, warmup=warmup)[:total_steps]
+    assert np.isfinite(got).all()
+    assert got.min() >= 0
+    assert got.max() > 0
+
+
+def test_the_optimizer_follows_the_schedule() -> None:
+    recipe = Recipe(optimizer="sgd", schedule="cosine", warmup=0.5, learning_rate=0.1)
+    optimizer = build_optimizer(recipe, 10)
+    parameters, gradient = {"w": jnp.zeros(1)}, {"w": jnp.ones(1)}
+    state, momentum = optimizer.init(parameters), 0.0
+    for step in range(10):
+        update, state = update_of(optimizer, gradient, state, parameters)
+        momentum = 0.9 * momentum + 1
+        np.testing.assert_allclose(update["w"], -momentum * np.asarray(learning_rate_at(recipe, 10)(step)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    # With a constant rate of 0.1: SGD follows the gradient, Adam normalises it, Lion takes its sign.
+    [("sgd", [-0.4, 0.1]), ("adam", [-0.1, 0.1]), ("adamw", [-0.1, 0.1]), ("lion", [-0.1, 0.1])],
+)
+def test_each_rule(optimizer: str, expected: list[float]) -> None:
+    recipe = Recipe(optimizer=optimizer, schedule="constant", warmup=0, learning_rate=0.1)
+    update = first_update(recipe, {"bias": jnp.zeros(2)}, {"bias": jnp.array([4.0, -1.0])})
+    np.testing.assert_allclose(update["bias"], expected, rtol=1e-4)
+
+
+def test_adam_and_lion_are_different_rules() -> None:
+    recipe = {"schedule": "constant", "warmup": 0.0, "learning_rate": 0.1, "weight_decay": 0.0}
+    second = {}
+    for name in OPTIMIZERS:
+        optimizer = build_optimizer(Recipe(optimizer=name, **recipe), 10)
+        parameters = {"w": jnp.zeros(1)}
+        state = optimizer.init(parameters)
+        for gradient in (4.0, -1.0):
+            update, state = update_of(optimizer, {"w": jnp.array([gradient])}, state, parameters)
+        second[name] = float(update["w"][0])
+    assert second["adam"] == pytest.approx(second["adamw"])
+    assert second["lion"] == pytest.approx(0.1)  # interpolated gradient 0.9 * 0.04 - 0.1 * 1 < 0
+    assert second["sgd"] == pytest.approx(-0.1 * (0.9 * 4 - 1))
+    assert len({round(value, 4) for value in second.values()}) == 3
+
+
+def test_clipping_keeps_the_direction_and_limits_the_norm() -> None:
+    gradient = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    zeros = jax.tree.map(jnp.zeros_like, gradient)
+    recipe = {"optimizer": "sgd", "schedule": "constant", "warmup": 0.0, "learning_rate": 1.0}
+    clipped = first_update(Recipe(clip_norm=0.5, **recipe), zeros, gradient)
+    np.testing.assert_allclose([clipped["a"][0], clipped["b"][0]], [-0.3, -0.4], rtol=1e-5)
+    for clip_norm in (None, 5.1):
+        update = first_update(Recipe(clip_norm=clip_norm, **recipe), zeros, gradient)
+        np.testing.assert_allclose([update["a"][0], update["b"][0]], [-3, -4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("optimizer", "decays"), [("adamw", True), ("lion", True), ("adam", False), ("sgd", False)])
+def test_decay_shrinks_kernels_only(optimizer: str, decays: bool) -> None:
+    parameters = {"kernel": jnp.full((2, 2), 5.0), "bias": jnp.full(2, 5.0)}
+    nothing = jax.tree.map(jnp.zeros_like, parameters)
+    recipe = Recipe(optimizer=optimizer, schedule="constant", warmup=0, learning_rate=0.1, weight_decay=0.2)
+    update = first_update(recipe, parameters, nothing)
+    np.testing.assert_allclose(update["kernel"], -0.1 * 0.2 * 5 if decays else 0.0, rtol=1e-5, atol=1e-9)
+    np.testing.assert_array_equal(update["bias"], np.zeros(2))
+
+
+def test_in_a_model_the_kernels_alone_decay() -> None:
+    model = cnn.build(Feature("uint8", (8, 8, 1)), 3, dropout=0.0, rngs=nnx.Rngs(0))
+    recipe = Recipe(schedule="constant", warmup=0, learning_rate=0.1, weight_decay=0.5)
+    optimizer = nnx.Optimizer(model, build_optimizer(recipe, 10), wrt=nnx.Param)
+    before = nnx.as_pure(nnx.state(model, nnx.Param))
+    optimizer.update(model, jax.tree.map(jnp.zeros_like, nnx.state(model, nnx.Param)))
+    after = nnx.as_pure(nnx.state(model, nnx.Param))
+    decayed = set()
+    for (path, was), now in zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if np.array_equal(was, now):
+            continue
+        np.testing.assert_allclose(now, was * 0.95, rtol=1e-5)
+        decayed.add(name)
+    assert decayed == {"first/kernel", "second/kernel", "hidden/kernel", "head/kernel"}
+
+
+def test_the_mask_has_the_shape_of_the_parameters() -> None:
+    got = is_kernel({"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2), "conv": {"kernel": jnp.ones((3, 3, 1, 2))}})
+    assert got == {"kernel": True, "bias": False, "conv": {"kernel": True}}
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UnknownNameError, match="no optimizer 'adanw'") as caught:
+        build_optimizer(Recipe(optimizer="adanw"), 10)
+    assert "adamw" in str(caught.value.cure)
+    with pytest.raises(UnknownNameError, match="no schedule 'cosin'") as caught:
+        learning_rate_at(Recipe(schedule="cosin"), 10)
+    assert caught.value.cure == "did you mean cosine?"
+
+
+@pytest.mark.parametrize("total_steps", [0, -1, 1.5, True])
+def test_a_run_has_steps(total_steps: int) -> None:
+    with pytest.raises(ParameterError, match="total_steps"):
+        learning_rate_at(Recipe(), total_steps)
+
+
+def test_recipes_give_optax_transformations() -> None:
+    for name in OPTIMIZERS:
+        assert isinstance(build_optimizer(Recipe(optimizer=name), 3), optax.GradientTransformation)
