@@ -1,0 +1,284 @@
+"""The checkpoints of one training: saved while it goes on, trusted only after they were verified.
+
+Life of a save: the state is copied to the host (this blocks), one thread writes it with Orbax to `.saving-<step>-...`,
+adds digests, syncs every file, and renames the folder to `<step>` (this is the commit). So a step's name means that the
+step was complete; a kill leaves names that the next start clears; and a step that isn't whole was damaged later.
+
+At most one save is under way: the next one waits for it, and raises its error if it failed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from datasets.errors import CheckpointCorrupt, CheckpointError, GristmillError, ParameterError
+from datasets.schema import check_int
+from tasks import durable, leaves, lock, retention, snapshot
+from tasks.leaves import Leaf
+from tasks.retention import Warn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A verified checkpoint.
+
+    Attributes:
+        step: At which it was saved.
+        state: The pytree, on the shardings that were asked for.
+        meta: The JSON that was saved with it.
+        metrics: Those that were finite.
+    """
+
+    step: int
+    state: Any
+    meta: Any
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What saving has cost since the start.
+
+    Attributes:
+        saves: Commits.
+        blocked_s: Seconds that `save` kept the training waiting.
+        written_s: Seconds from the copy to the commit, most of them beside the training.
+        bytes: Size of the newest checkpoint on disk.
+    """
+
+    saves: int = 0
+    blocked_s: float = 0.0
+    written_s: float = 0.0
+    bytes: int = 0
+
+
+class Checkpoints:
+    """The checkpoints in one folder; this process is the only one that writes it.
+
+    Args:
+        root: The folder; made if it is absent. A relative path is resolved here, once.
+        keep_last: How many of the newest stay, at least 2: one to fall back to.
+        keep_best: How many of the best stay besides.
+        metric: Which metric says what is best; None keeps none. NaN, infinite and missing ones are never best.
+        mode: "min" or "max".
+        warn: Told when a checkpoint is damaged and an older one is used.
+
+    Raises:
+        CheckpointLocked: Another process writes here.
+        CheckpointError: The folder can't be made or written.
+    """
+
+    def __init__(
+        self, root: Path, *, keep_last: int = 2, keep_best: int = 1, metric: str | None = "loss", mode: str = "min",
+        warn: Warn = log.warning,
+    ) -> None:  # fmt: skip
+        check_int("keep_last", keep_last, 2)
+        check_int("keep_best", keep_best, 0)
+        if mode not in ("min", "max"):
+            raise ParameterError(
+                "a metric is best at its min or max", parameter="mode", got=mode, expected="min or max"
+            )
+        self.root = Path(root).resolve()
+        self._blocked_s, self._written = 0.0, (0, 0.0, 0)
+        self._metric, self._mode, self._keep_last, self._keep_best = metric, mode, keep_last, keep_best
+        self._warn = warn
+        self._pending: Future[None] | None = None
+        with _explained("the folder for checkpoints can't be used", self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._lock = lock.acquire(self.root)
+        try:
+            with _explained("the folder for checkpoints can't be used", self.root):
+                self._kept = retention.scrub(self.root, warn)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        try:
+            self.close()
+        except CheckpointError as lost:
+            if error is None:
+                raise
+            error.add_note(f"besides, the last checkpoint failed: {lost}")
+
+    def save(self, step: int, state: Any, *, meta: Any, metrics: Mapping[str, float] | None = None) -> float:  # noqa: ANN401
+        """Starts to save a step and returns as soon as the state may change or be donated.
+
+        Args:
+            step: Above that of every checkpoint here.
+            state: A pytree of jax arrays; typed PRNG keys are fine.
+            meta: JSON: the iterator's state, early stopping, configuration, versions. Tuples come back as lists.
+            metrics: By name; the one named at construction ranks the step.
+
+        Returns:
+            Seconds for which the caller was kept waiting.
+
+        Raises:
+            CheckpointError: This step is not above the newest, `meta` is no JSON, or the *previous* save failed.
+        """
+        started = time.perf_counter()
+        self.wait()
+        check_int("step", step, 0)
+        if self._kept and step <= (newest := max(self._kept)):
+            raise CheckpointError(
+                f"step {step} can't be saved: steps only go up", checkpoint=self.root, got=step,
+                expected=f"more than {newest}, the newest here", cure="go on from restore_latest()",
+            )  # fmt: skip
+        try:
+            meta = json.loads(json.dumps(meta, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError("meta isn't JSON", checkpoint=self.root, step=step, got=error) from error
+        arrays = leaves.to_host(state)
+        self._pending = self._writer.submit(self._write, started, step, arrays, meta, dict(metrics or {}))
+        blocked = time.perf_counter() - started
+        self._blocked_s += blocked
+        return blocked
+
+    def check(self) -> None:
+        """Raises the error of a save that has failed by now; never waits. Cheap enough for every step."""
+        if self._pending and self._pending.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when the save under way is committed.
+
+        Raises:
+            CheckpointError: It failed, with the path and the cause. Earlier checkpoints are as they were.
+        """
+        pending, self._pending = self._pending, None
+        if pending:
+            pending.result()
+
+    def close(self) -> None:
+        """Waits for the save under way and lets the folder go; raises as `wait`."""
+        try:
+            self.wait()
+        finally:
+            self._writer.shutdown()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    @property
+    def cost(self) -> Cost:
+        """What saving has cost so far."""
+        saves, written_s, size = self._written
+        return Cost(saves, self._blocked_s, written_s, size)
+
+    def steps(self) -> list[int]:
+        """Committed steps, the newest last."""
+        return sorted(self._kept)
+
+    def best(self) -> int | None:
+        """The committed step with the best metric; None if none has a finite one."""
+        return retention.best_step(self._kept, self._metric, self._mode)
+
+    def restore(self, step: int, abstract: Any) -> Restored:  # noqa: ANN401
+        """This step and no other.
+
+        Args:
+            step: One of `steps()`.
+            abstract: As `snapshot.read`.
+
+        Raises:
+            CheckpointCorrupt: It is damaged, or was and has been set aside.
+            CheckpointMismatch: It is of another model or recipe.
+            CheckpointError: There is no such step.
+        """
+        self.wait()
+        if step not in self._kept:
+            aside = [path for path in retention.damaged(self.root) if retention.damaged_step(path) == step]
+            kind, got = (CheckpointCorrupt, "damaged, set aside") if aside else (CheckpointError, "no such step")
+            raise kind(f"step {step} can't be restored", checkpoint=self.root, got=got, known=self.steps())
+        state, meta, manifest = snapshot.read(self.root / str(step), abstract)
+        return Restored(step, state, meta, manifest.metrics)
+
+    def restore_latest(self, abstract: Any) -> Restored | None:  # noqa: ANN401
+        """The newest step that verifies, or None if nothing was ever saved; damaged ones are reported and set aside.
+
+        Raises:
+            CheckpointCorrupt: There are checkpoints, but none verifies: starting over is not decided here.
+            CheckpointMismatch: The newest sound step is of another model or recipe; older ones aren't tried.
+        """
+        self.wait()
+        for step in reversed(self.steps()):
+            try:
+                return self.restore(step, abstract)
+            except CheckpointCorrupt as error:
+                with _explained("a damaged checkpoint can't be set aside", self.root):
+                    retention.set_aside(self.root / str(step), error, self._warn)
+                self._kept = {other: kept for other, kept in self._kept.items() if other != step}
+        if aside := retention.damaged(self.root):
+            raise CheckpointCorrupt(
+                "no checkpoint of this training verifies", checkpoint=self.root, got=", ".join(p.name for p in aside),
+                cure="remove the folder to start this training over",
+            )  # fmt: skip
+        return None
+
+    def _write(self, started: float, step: int, arrays: dict[str, Leaf], meta: Any, metrics: dict[str, float]) -> None:  # noqa: ANN401
+        partial = self.root / f"{retention.SAVING}{step}-{uuid.uuid4().hex[:6]}"
+        with _explained(f"step {step} couldn't be saved", self.root / str(step)):
+            try:
+                self._refuse_other_folder()
+                manifest = snapshot.write(partial, step, arrays, meta, metrics)
+                self._refuse_other_folder()
+                partial.rename(self.root / str(step))
+            except BaseException:
+                for litter in self.root.glob(f"{partial.name}*"):
+                    with suppress(OSError):
+                        retention.remove(litter)
+                raise
+            durable.fsync_dir(self.root)
+        self._kept = {**self._kept, step: manifest}
+        with _explained(f"step {step} is saved, but older ones can't be removed", self.root):
+            self._retire()
+        saves, written_s, _ = self._written
+        size = sum(size for size, _ in manifest.files.values())
+        self._written = (saves + 1, written_s + time.perf_counter() - started, size)
+
+    def _refuse_other_folder(self) -> None:
+        if not lock.holds(self._lock, self.root):
+            raise CheckpointError(
+                "the folder for checkpoints was removed or replaced while it was in use", checkpoint=self.root
+            )
+
+    def _retire(self) -> None:
+        drop = retention.steps_to_drop(
+            self._kept, keep_last=self._keep_last, keep_best=self._keep_best, metric=self._metric, mode=self._mode
+        )
+        self._kept = {step: kept for step, kept in self._kept.items() if step not in drop}
+        for step in drop:
+            retention.drop(self.root / str(step))
+        oldest = self.steps()[-self._keep_last :][0]
+        for path in retention.damaged(self.root):
+            if len(self._kept) >= self._keep_last and retention.damaged_step(path) < oldest:
+                retention.remove(path)
+
+
+@contextmanager
+def _explained(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except GristmillError:
+        raise
+    except Exception as error:
+        # Orbax wraps what went wrong, and calls a full disk a ValueError.
+        cause = error.__cause__ or error
+        raise CheckpointError(what, checkpoint=path, got=f"{type(cause).__name__}: {cause}") from error
