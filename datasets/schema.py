@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from datasets.errors import ParameterError, SchemaError
+from datasets.errors import ParameterError, SchemaError, UnknownNameError
 
 Columns = dict[str, np.ndarray]
 """One array a feature, all with the same leading dimension: [rows, *feature.shape]."""
@@ -107,9 +107,19 @@ class Rows:
 
 @dataclass(frozen=True)
 class Files:
-    """A split by raw file: every row of the files whose name starts with `prefix`."""
+    """A split by raw file: every row of the files whose name starts with `prefix`.
+
+    Attributes:
+        prefix: Of the raw files' names.
+        count: Rows that there must be, where that is known beforehand.
+    """
 
     prefix: str
+    count: int | None = None
+
+
+OPTIMIZERS = ("adam", "adamw", "lion", "sgd")
+SCHEDULES = ("constant", "cosine", "one-cycle")
 
 
 @dataclass(frozen=True)
@@ -121,8 +131,8 @@ class Recipe:
         epochs: Passes over the train split.
         batch_size: Examples a step.
         learning_rate: Peak of the schedule.
-        optimizer: optax name: adamw, adam, sgd or lion.
-        schedule: "constant", "cosine" (to 0 at the last step) or "one-cycle".
+        optimizer: One of OPTIMIZERS, by its optax name.
+        schedule: One of SCHEDULES; "cosine" falls to 0 at the last step.
         warmup: Share of all steps during which the rate rises from 0, for "cosine" and "constant".
         weight_decay: For the kernels of adamw and lion; biases and BatchNorm scales are never decayed.
         clip_norm: Greatest global norm of the gradient; None for no clipping.
@@ -156,6 +166,9 @@ class Recipe:
             check_float(name, getattr(self, name), low, high)
         if self.learning_rate == 0:
             raise ParameterError("a learning rate of 0 learns nothing", parameter="learning_rate", got=0)
+        for kind, known in {"optimizer": OPTIMIZERS, "schedule": SCHEDULES}.items():
+            if getattr(self, kind) not in known:
+                raise UnknownNameError.among(kind, str(getattr(self, kind)), known)
         if self.clip_norm is not None:
             check_float("clip_norm", self.clip_norm, 0, math.inf)
 

@@ -1,0 +1,235 @@
+"""The store: artifacts named by the key of what made them, described by a manifest, trusted only after verification.
+
+    <root>/<kind>/<dataset>/<key>/manifest.json + files
+
+A folder is filled under a temporary name, the manifest is written into it last, everything is synced, and one rename
+makes it visible: an artifact is there whole or not at all. What a killed process leaves under `<root>/tmp` is
+recognised by its lock and removed by the next commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets.errors import ArtifactDamaged
+from tasks.durable import fsync_dir, fsync_tree, read_json, sha256_file, write_json
+from tasks.lock import Lock
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A handle: what travels between stages instead of data. It holds no path, so a store can be moved.
+
+    Attributes:
+        kind: What it is: raw, records, report, plan, weights, evaluation or decision.
+        dataset: Name of the dataset.
+        key: Of the stage run that made it.
+        digest: SHA-256 over its files and facts, so that equal content has equal digests whatever the key.
+    """
+
+    kind: str
+    dataset: str
+    key: str
+    digest: str
+
+    def to_json(self) -> dict[str, str]:
+        """The handle as a flat JSON object; `Artifact(**value)` is the way back."""
+        return asdict(self)
+
+
+class Draft:
+    """An artifact that is being made: `folder` takes its files, `facts` what later stages read from the manifest.
+
+    Attributes:
+        folder: Put files here.
+        facts: JSON, part of the digest: only what is the same whenever the same thing is made again.
+        provenance: JSON, not part of the digest: times, versions, measurements.
+    """
+
+    def __init__(self, folder: Path, provenance: dict[str, Any]) -> None:
+        self.folder = folder
+        self.facts: dict[str, Any] = {}
+        self.provenance = provenance
+
+
+class Store:
+    """Artifacts below one folder.
+
+    Args:
+        root: The folder; made when the first artifact is committed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    def path(self, artifact: Artifact) -> Path:
+        """Folder of an artifact."""
+        return self.root / artifact.kind / artifact.dataset / artifact.key
+
+    def commit(
+        self, kind: str, dataset: str, key: str, fill: Callable[[Draft], None], provenance: dict[str, Any]
+    ) -> Artifact:
+        """Makes an artifact: `fill` writes its files into a temporary folder, which then gets its final name.
+
+        Args:
+            kind: See `Artifact`.
+            dataset: Name of the dataset.
+            key: Of the stage run.
+            fill: Writes into `draft.folder` and sets `draft.facts`.
+            provenance: Kept in the manifest, outside the digest.
+
+        Raises:
+            OSError: The store is full, read-only or gone; nothing is left at the final path.
+        """
+        temporary = self.root / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
+        self._sweep(temporary)
+        name = f"{kind}-{dataset}-{uuid.uuid4().hex[:12]}"
+        with Lock(temporary / f"{name}.lock"):
+            draft = Draft(
+                temporary / name,
+                {**provenance, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())},
+            )
+            draft.folder.mkdir()
+            try:
+                fill(draft)
+                artifact = self._seal(draft, kind, dataset, key)
+                self._publish(draft.folder, artifact)
+            finally:
+                shutil.rmtree(draft.folder, ignore_errors=True)
+                (temporary / f"{name}.lock").unlink(missing_ok=True)
+        return artifact
+
+    def manifest(self, artifact: Artifact) -> dict[str, Any]:
+        """The manifest of an artifact, checked against its own seal and the handle's digest.
+
+        Raises:
+            ArtifactDamaged: It is missing, edited, or of another artifact.
+        """
+        path = self.path(artifact) / MANIFEST
+        if not path.is_file():
+            raise ArtifactDamaged("artifact missing", file=path.parent, cure="the stage that makes it runs again")
+        manifest = read_json(path)
+        if not isinstance(manifest, dict) or manifest.get("seal") != _seal_of(manifest):
+            raise ArtifactDamaged("the manifest was edited", file=path)
+        if manifest["digest"] != artifact.digest:
+            raise ArtifactDamaged(
+                "another artifact is in this place",
+                file=path,
+                got=manifest["digest"],
+                expected=artifact.digest,
+            )
+        return manifest
+
+    def facts(self, artifact: Artifact) -> dict[str, Any]:
+        """What the stage that made it wrote for later ones.
+
+        Raises:
+            ArtifactDamaged: As `manifest`.
+        """
+        return self.manifest(artifact)["facts"]
+
+    def verify(self, artifact: Artifact) -> None:
+        """Reads every byte of an artifact (about 1.5 GB/s) and compares it with the manifest.
+
+        Raises:
+            ArtifactDamaged: A file is missing, cut, edited or too many; it is named, with expected and got.
+        """
+        folder = self.path(artifact)
+        expected = self.manifest(artifact)["files"]
+        found = _files(folder)
+        for name in sorted({*expected, *found} - {MANIFEST}):
+            path = folder / name
+            if name not in found:
+                raise ArtifactDamaged("a file of an artifact is missing", file=path)
+            if name not in expected:
+                raise ArtifactDamaged("a file doesn't belong to the artifact that holds it", file=path)
+            size = path.stat().st_size
+            if size != expected[name]["bytes"]:
+                raise ArtifactDamaged(
+                    "a file of an artifact was cut or grew", file=path, got=f"{size} bytes",
+                    expected=f"{expected[name]['bytes']} bytes",
+                )  # fmt: skip
+            if (digest := sha256_file(path)) != expected[name]["sha256"]:
+                raise ArtifactDamaged(
+                    "a file of an artifact was edited",
+                    file=path,
+                    got=digest,
+                    expected=expected[name]["sha256"],
+                )
+
+    def find(self, kind: str, dataset: str, key: str) -> Artifact | None:
+        """The handle of the artifact in a place, or None when there is none that its own manifest vouches for."""
+        path = self.root / kind / dataset / key / MANIFEST
+        try:
+            manifest = read_json(path)
+            artifact = Artifact(kind, dataset, key, manifest["digest"])
+            self.manifest(artifact)
+        except (OSError, ArtifactDamaged, KeyError, TypeError):
+            return None
+        return artifact
+
+    def _seal(self, draft: Draft, kind: str, dataset: str, key: str) -> Artifact:
+        files = {
+            name: {"sha256": sha256_file(draft.folder / name), "bytes": (draft.folder / name).stat().st_size}
+            for name in sorted(_files(draft.folder))
+        }
+        content = {"kind": kind, "dataset": dataset, "files": files, "facts": draft.facts}
+        manifest = {
+            "format": FORMAT,
+            **content,
+            "key": key,
+            "digest": _hash(content),
+            "provenance": draft.provenance,
+        }
+        manifest["seal"] = _seal_of(manifest)
+        fsync_tree(draft.folder)
+        write_json(draft.folder / MANIFEST, manifest)
+        return Artifact(kind, dataset, key, manifest["digest"])
+
+    def _publish(self, folder: Path, artifact: Artifact) -> None:
+        final = self.path(artifact)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        if final.exists():  # damaged, or made again on purpose: out of sight first, so that no mixture is ever seen
+            aside = self.root / "tmp" / f"old-{uuid.uuid4().hex[:12]}"
+            final.rename(aside)
+            folder.rename(final)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            folder.rename(final)
+        fsync_dir(final.parent)
+
+    def _sweep(self, temporary: Path) -> None:
+        """Removes drafts whose maker died: their lock is free."""
+        for path in temporary.iterdir():
+            lock = Lock(temporary / f"{path.name.removesuffix('.lock')}.lock")
+            if lock.acquire(blocking=False):
+                try:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                finally:
+                    lock.release()
+                    lock.path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def _hash(value: Any) -> str:  # noqa: ANN401
+    text = json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _seal_of(manifest: dict[str, Any]) -> str:
+    return _hash({name: value for name, value in manifest.items() if name != "seal"})

@@ -1,0 +1,74 @@
+"""Stage `fetch`: verified raw files, uncompressed, whatever mirror or folder they came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from datasets import FOLDER
+from datasets.errors import FetchError
+from tasks.artifact import Artifact, Draft
+from tasks.download import copy_local, digest_local, fetch_file
+from tasks.progress import bar
+from tasks.request import Request
+from tasks.stage import Job, Run, Stage
+
+
+def fetch_raw(job: Job) -> Artifact:
+    """Every raw file of the dataset, each with the SHA-256 that the dataset file pins for its uncompressed content.
+
+    Raises:
+        FetchError: A file is missing, or no source gave the pinned bytes.
+        TransientError: The network is down; worth another try.
+    """
+    source = job.request.dataset.source
+
+    def fill(draft: Draft) -> None:
+        with bar(job.stage, sum(file.bytes for file in source.files), "bytes") as progress:
+            before = 0
+            for file in source.files:
+                if (folder := local_folder(job.request)) is not None:
+                    copy_local(folder, file, source.suffix, draft.folder)
+                else:
+                    fetch_file(
+                        file, source.mirrors, source.suffix, draft.folder, partial=job.store.root / "partial",
+                        progress=lambda done, total, before=before: progress.move_to(before + done),
+                    )  # fmt: skip
+                before += file.bytes
+                progress.move_to(before)
+        draft.facts = {"files": {file.name: file.sha256 for file in source.files}}
+
+    return job.commit("raw", fill)
+
+
+def check_raw(request: Request) -> None:
+    """Looks at raw files that are local before any work starts, also when the cache could answer without them.
+
+    Raises:
+        FetchError: One is missing or isn't what the dataset file pins.
+    """
+    if (folder := local_folder(request)) is not None:
+        for file in request.dataset.source.files:
+            digest = digest_local(folder, file, request.dataset.source.suffix)
+            if digest != file.sha256:
+                raise FetchError(
+                    "raw file isn't the one that the dataset pins", file=folder / file.name, got=f"sha256 {digest}",
+                    expected=f"sha256 {file.sha256}",
+                    cure="give the folder of the original files, or pin the new file in the dataset file",
+                )  # fmt: skip
+
+
+def local_folder(request: Request) -> Path | None:
+    """Folder of the raw files, when they are on this machine."""
+    if request.raw is not None:
+        return request.raw
+    folder = request.dataset.source.folder
+    return None if folder is None else FOLDER / folder
+
+
+def _reads(run: Run) -> dict[str, Any]:
+    # Mirrors and folders don't count: the bytes are the same wherever they come from.
+    return {"files": {file.name: file.sha256 for file in run.request.dataset.source.files}}
+
+
+fetch = Stage("fetch", fetch_raw, _reads)

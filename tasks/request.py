@@ -1,0 +1,93 @@
+"""What a run was asked to do, checked in full before any work starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets.errors import ParameterError, UnknownNameError
+from datasets.schema import RECIPE_FIELDS, Dataset, Rows
+
+CHECKOUT = Path(__file__).parent.parent
+MODELS = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked request.
+
+    Attributes:
+        name: Of the dataset.
+        dataset: With the recipe that the request changed.
+        changed: Recipe fields that differ from the dataset file, for the run's name.
+        store: Root of the store.
+        raw: Folder of raw files to read instead of the source; None for the source.
+        checkpoint_every: Steps between checkpoints; decides no byte of the result, so it is in no key.
+    """
+
+    name: str
+    dataset: Dataset
+    changed: dict[str, Any]
+    store: Path
+    raw: Path | None
+    checkpoint_every: int
+
+
+def store_root(store: str | os.PathLike[str] | None = None) -> Path:
+    """Where artifacts are: the argument, else GRISTMILL_STORE, else `store/`.
+
+    Relative paths start at the checkout, so that a run finds its store from any working directory.
+    """
+    return CHECKOUT / (store or os.environ.get("GRISTMILL_STORE") or "store")
+
+
+def model_names() -> list[str]:
+    """The files under `tasks/models/`."""
+    return sorted(path.stem for path in MODELS.glob("*.py") if path.stem != "__init__")
+
+
+def check(
+    dataset: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    raw: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 200,
+    **changes: Any,  # noqa: ANN401
+) -> Request:
+    """The request for one run of `train`.
+
+    Args:
+        dataset: Name of a file under `datasets/`.
+        store: Root of the store; see `store_root`.
+        raw: Folder of raw files.
+        checkpoint_every: Steps between checkpoints.
+        changes: Recipe fields; None means the dataset file's value.
+
+    Raises:
+        UnknownNameError: No such dataset, model or recipe field.
+        ParameterError: A value that can't work: 0 epochs, NaN, True for a number, a batch larger than the data ...
+    """
+    known = datasets.load(dataset)
+    if unknown := sorted(set(changes) - set(RECIPE_FIELDS)):
+        raise UnknownNameError.among("recipe field", unknown[0], RECIPE_FIELDS)
+    given = {name: value for name, value in changes.items() if value is not None}
+    recipe = replace(known.recipe, **given)
+    if recipe.model not in model_names():
+        raise UnknownNameError.among("model", recipe.model, model_names())
+    if type(checkpoint_every) is not int or checkpoint_every < 1:
+        raise ParameterError("checkpoint_every is a whole number of at least 1", got=repr(checkpoint_every))
+    train = known.splits["train"]
+    size = train.stop - train.start if isinstance(train, Rows) else train.count
+    if size is not None and recipe.batch_size > size:
+        raise ParameterError(
+            "a batch is larger than the train split", parameter="batch_size", got=recipe.batch_size,
+            expected=f"at most {size} examples", cure="a smaller --batch-size",
+        )  # fmt: skip
+    changed = {name: value for name, value in given.items() if value != getattr(known.recipe, name)}
+    return Request(
+        dataset, replace(known, recipe=recipe), changed, store_root(store),
+        (Path.cwd() / raw) if raw is not None else None, checkpoint_every,
+    )  # fmt: skip

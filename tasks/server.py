@@ -1,0 +1,149 @@
+"""The Prefect server that a command talks to: the one at the configured address if it answers, else one of its own.
+
+An own server is a child process on a free port of 127.0.0.1. It shares the database with `make serve`, so the history is
+one, and the kernel ends it when this process dies, `kill -9` included: no orphan is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from datasets.errors import ServeError
+from tasks.request import CHECKOUT
+
+PR_SET_PDEATHSIG = 1
+SECONDS_TO_START = 180
+SECONDS_TO_STOP = 20
+
+
+def configure() -> None:
+    """Puts the settings of `prefect.toml` into the environment, where nothing else is set.
+
+    Call it before Prefect is imported. The database and the profile are the checkout's own (`.prefect/`), so that another
+    Prefect version on the same account is never migrated by ours.
+    """
+    settings = tomllib.loads((CHECKOUT / "prefect.toml").read_text(encoding="utf-8"))
+    for name, value in _flat("PREFECT", settings):
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
+    os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
+
+
+def _flat(prefix: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        key = f"{prefix}_{name.upper()}"
+        if isinstance(value, dict):
+            yield from _flat(key, value)
+        else:
+            yield key, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def answers(api: str) -> bool:
+    """Whether a healthy Prefect server is at an address such as http://127.0.0.1:4200/api."""
+    try:
+        with urllib.request.urlopen(f"{api}/health", timeout=2) as response:  # noqa: S310 - our own setting
+            return response.status == 200 and response.read().strip() == b"true"
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[str]:
+    """The address of a server that answers, in PREFECT_API_URL while the context is open.
+
+    Raises:
+        ServeError: None answers and an own one can't be started, or the user set an address at which nothing answers.
+    """
+    asked = os.environ.get("PREFECT_API_URL", "")
+    configure()
+    api = os.environ["PREFECT_API_URL"].rstrip("/")
+    if answers(api):
+        yield api
+        return
+    if asked:
+        raise ServeError(
+            "no Prefect server answers at PREFECT_API_URL", got=asked, cure="start it, or unset PREFECT_API_URL",
+        )  # fmt: skip
+    process, api = start_embedded()
+    os.environ["PREFECT_API_URL"] = api
+    try:
+        wait_until_healthy(process, api)
+        yield api
+    finally:
+        os.environ.pop("PREFECT_API_URL", None)
+        stop(process)
+
+
+def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
+    """Starts a server without UI on a free port; `wait_until_healthy` says when it answers."""
+    import prefect
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "PREFECT_UI_ENABLED": "0",
+        "PREFECT__SERVER_EPHEMERAL": "1",  # only the services that a run's own server needs
+        "PREFECT__SERVER_FINAL": "1",
+    }
+    command = [
+        sys.executable, "-m", "uvicorn", "--app-dir", str(prefect.__module_path__.parent), "--factory",
+        "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error",
+        "--lifespan", "on",
+    ]  # fmt: skip
+    return spawn(command, environment, quiet=True), f"http://127.0.0.1:{port}/api"
+
+
+def spawn(command: list[str], environment: dict[str, str], *, quiet: bool = False) -> subprocess.Popen[bytes]:
+    """Starts a child that gets no Ctrl-C of our terminal and that the kernel ends when we die."""
+    return subprocess.Popen(  # noqa: S603 - our own command
+        command, env=environment, preexec_fn=_tie_to_parent, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if quiet else None, cwd=CHECKOUT,
+    )  # fmt: skip
+
+
+def _tie_to_parent() -> None:
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def wait_until_healthy(process: subprocess.Popen[bytes], api: str) -> None:
+    """Waits for a server to answer.
+
+    Raises:
+        ServeError: It ended, or didn't answer within SECONDS_TO_START.
+    """
+    deadline = time.monotonic() + SECONDS_TO_START
+    while not answers(api):
+        if process.poll() is not None:
+            raise ServeError(
+                "the Prefect server ended at its start", address=api, got=f"exit status {process.returncode}",
+                cure="its messages are above; is the port taken by something else?",
+            )  # fmt: skip
+        if time.monotonic() > deadline:
+            raise ServeError("the Prefect server doesn't answer", address=api, expected=f"within {SECONDS_TO_START} s")
+        time.sleep(0.05)
+
+
+def stop(process: subprocess.Popen[bytes], seconds: float = SECONDS_TO_STOP) -> None:
+    """Ends a child: politely first, for certain after `seconds`."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

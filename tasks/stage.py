@@ -1,0 +1,185 @@
+"""A stage: a function from artifacts to an artifact, with the key that decides whether it has to run at all.
+
+The key is a hash of components, and nothing else decides: the code that the stage reaches, the versions of the
+libraries that decide its bytes, the digests of its input artifacts, and the parameters that it reads. Paths, times, run
+ids and the parameters of other stages are in no key. Components are kept in the artifact's manifest, so that a
+later run can say which of them changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from tasks.artifact import Artifact, Draft, Store
+from tasks.canonical import canonical
+from tasks.fingerprint import Sources
+from tasks.lock import Lock
+from tasks.request import Request
+
+LOG = logging.getLogger("gristmill")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the body of a stage gets: its identity, the request, and where to put the artifact.
+
+    Attributes:
+        stage: Name of the stage.
+        key: Of this run of it.
+        components: What the key is made of.
+        request: The checked request.
+        store: Where artifacts are.
+        notes: For the summary of the run; filled by the body, kept in the manifest's provenance.
+    """
+
+    stage: str
+    key: str
+    components: dict[str, Any]
+    request: Request
+    store: Store
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def commit(self, kind: str, fill: Callable[[Draft], None]) -> Artifact:
+        """Makes this job's artifact; see `Store.commit`."""
+
+        def noted(draft: Draft) -> None:
+            fill(draft)
+            draft.provenance["notes"] = self.notes
+
+        provenance = {"stage": self.stage, "components": self.components}
+        return self.store.commit(kind, self.request.name, self.key, noted, provenance)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a stage in one run.
+
+    Attributes:
+        name: Of the stage.
+        key: Of this run of it.
+        state: "ran", "cached" or "resumed".
+        seconds: From the call to the result, waiting for locks included.
+        artifact: Its result.
+        notes: What the body noted when it made the artifact.
+    """
+
+    name: str
+    key: str
+    state: str
+    seconds: float
+    artifact: Artifact
+    notes: dict[str, Any]
+
+
+@dataclass
+class Run:
+    """One run of the flow: the request and what became of its stages so far."""
+
+    request: Request
+    outcomes: list[Outcome] = field(default_factory=list)
+    sources: Sources = field(default_factory=Sources)
+
+    @property
+    def store(self) -> Store:
+        """Where artifacts are."""
+        return Store(self.request.store)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of the flow.
+
+    Attributes:
+        name: Shown everywhere.
+        body: Does the work: (job, **inputs) -> artifact.
+        parameters: The part of the request that the stage reads; what isn't here can't change the key.
+        libraries: Distributions whose version decides the bytes.
+        advisory: Inputs that only tell how to work faster, or that were checked before; they don't count in the key.
+        code: More code that decides the bytes, as "module:name", given the request; such as the model.
+    """
+
+    name: str
+    body: Callable[..., Artifact]
+    parameters: Callable[[Run], dict[str, Any]]
+    libraries: tuple[str, ...] = ()
+    advisory: frozenset[str] = frozenset()
+    code: Callable[[Request], tuple[str, ...]] = lambda request: ()
+
+    def __call__(self, run: Run, **inputs: Artifact) -> Artifact:
+        """Takes the artifact from the cache or makes it; one process at a time works on a key, others wait.
+
+        Raises:
+            GristmillError: As the body.
+        """
+        from prefect import task
+        from prefect.tasks import exponential_backoff
+
+        from tasks.cache import RETRIES, ContentKey, deserves_retry
+
+        started = time.perf_counter()
+        components = self.components(run, inputs)
+        job = Job(self.name, key_of(components), components, run.request, run.store)
+        ran: list[str] = []
+
+        def work(inputs: dict[str, dict[str, str]]) -> dict[str, str]:
+            ran.append("ran")
+            for name, value in inputs.items():
+                LOG.debug("%s reads %s %s", self.name, name, value["digest"][:12])
+            return self.body(job, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
+
+        records = run.store.root / "cache"
+        wrapped = task(
+            name=self.name, task_run_name=f"{self.name} {run.request.name}", persist_result=True,
+            cache_policy=ContentKey(key=job.key, store=run.store, records=records), result_storage=records,
+            result_serializer="json", cache_result_in_memory=False, retries=RETRIES,
+            retry_delay_seconds=exponential_backoff(backoff_factor=2), retry_jitter_factor=1.0,
+            retry_condition_fn=deserves_retry,
+        )(work)  # fmt: skip
+        with self._alone(run, job.key):
+            value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})
+        artifact = Artifact(**value)
+        notes = run.store.manifest(artifact)["provenance"].get("notes", {})
+        state = ("resumed" if notes.get("resumed_from") else "ran") if ran else "cached"
+        run.outcomes.append(Outcome(self.name, job.key, state, time.perf_counter() - started, artifact, notes))
+        LOG.info("%s: %s in %.1f s", self.name, state, run.outcomes[-1].seconds)
+        return artifact
+
+    def components(self, run: Run, inputs: dict[str, Artifact]) -> dict[str, Any]:
+        """What the key is made of, as JSON."""
+        code: set[str] = {f"{self.body.__module__}:{self.body.__qualname__}", *self.code(run.request)}
+        parameters = canonical(self.parameters(run), code)
+        return {
+            "format": FORMAT,
+            "stage": self.name,
+            "dataset": run.request.name,
+            "code": run.sources.fingerprint(code),
+            "libraries": {name: version(name) for name in self.libraries},
+            "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "inputs": {name: artifact.digest for name, artifact in inputs.items() if name not in self.advisory},
+            "parameters": parameters,
+        }
+
+    def _alone(self, run: Run, key: str) -> Lock:
+        folder = run.store.root / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder / f"{self.name}-{key}.lock")
+        if not lock.acquire(blocking=False):
+            LOG.info("%s: waiting for process %s, which works on the same thing", self.name, lock.holder())
+            return lock
+        lock.release()
+        return lock
+
+
+def key_of(components: dict[str, Any]) -> str:
+    """The key that components make: 32 hex digits."""
+    text = json.dumps(components, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
