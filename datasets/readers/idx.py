@@ -50,7 +50,7 @@ def blocks(raw: Path, *, images: str, labels: str, rows: int = 4096) -> Iterator
         rows: Most rows a block.
 
     Yields:
-        Columns `image` [rows, height, width, 1] with the dtype of the file (a file with other than three dimensions keeps
+        Columns `image` [rows, height, width, 1] with the dtype of the file (one with other than three dimensions keeps
         its shape) and `label` int32 [rows]. A block's file is `images`, however it is compressed; its row counts images
         from 0.
 
