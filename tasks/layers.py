@@ -1,6 +1,8 @@
-"""Blocks that models share: contracts stated with Chex, raw values as floats, convolution and pooling.
+"""Blocks that models share: raw values as floats, convolution and pooling in the form that the backend runs best.
 
-A self-validating block, to imitate in a model of your own (`tasks/models/<name>.py`, with a `build` like the others):
+A model is one file, `tasks/models/<name>.py`, with `build(features_in, classes, *, dropout, rngs)`. Each of its modules
+states what it takes and gives, so that a mistake is named where it is made and not five layers later. The pattern, for
+a block of your own:
 
     class Head(nnx.Module):
         def __init__(self, width: int, classes: int, *, rngs: nnx.Rngs) -> None:
@@ -8,77 +10,45 @@ A self-validating block, to imitate in a model of your own (`tasks/models/<name>
             self.dense = nnx.Linear(width, classes, rngs=rngs)
 
         def __call__(self, x: jax.Array) -> jax.Array:
-            expect("head input", x, (None, self.width), "float32")
+            array_contract("model mine, head", "x", x, (None, self.width), jnp.float32)
             logits = self.dense(x)
-            return expect("head logits", logits, (x.shape[0], self.classes), "float32")
+            array_contract("model mine, head", "logits", logits, (x.shape[0], self.classes), jnp.float32)
+            return logits
 
-Shapes and dtypes are known while JAX traces, so the compiled step holds nothing of this: it costs no time per batch.
+Shapes and dtypes are known while JAX traces, so nothing of this is in the compiled step: it costs no time per batch.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
+from jax.typing import ArrayLike
 
-from datasets.errors import ContractError
 from datasets.schema import Feature
+from tasks.contracts import array_contract, device_dtype
 
 
-def expect(what: str, x: Any, shape: tuple[int | None, ...], *dtypes: str) -> jax.Array:  # noqa: ANN401
-    """Gives `x` back if it has the shape and one of the dtypes.
+def examples_as_float(model: str, x: ArrayLike, feature: Feature) -> jax.Array:
+    """States the input contract of a model and gives its examples as float32.
 
     Args:
-        what: The model and the border, such as "cnn input"; named in the error.
-        x: Array or tracer.
-        shape: Size of each axis; None where any size will do.
-        dtypes: NumPy names of the dtypes allowed.
-
-    Raises:
-        ContractError: Another rank, shape or dtype, or no array; also after `chex.disable_asserts()`.
-    """
-    got = getattr(x, "dtype", None)
-    allowed = tuple(np.dtype(name) for name in dtypes)
-    try:
-        if got is not None:
-            chex.assert_rank(x, len(shape))
-            chex.assert_shape(x, shape)
-            chex.assert_type(x, got if got in allowed else allowed[0])
-    except AssertionError as error:
-        raise _broken(what, x, shape, dtypes) from error
-    # The plain check is for callers who switched Chex off, and for lists, which Chex would convert.
-    fits = got in allowed and len(x.shape) == len(shape)
-    if not fits or any(n not in (None, size) for n, size in zip(shape, x.shape, strict=True)):
-        raise _broken(what, x, shape, dtypes)
-    return x
-
-
-def _broken(what: str, x: object, shape: tuple[int | None, ...], dtypes: tuple[str, ...]) -> ContractError:
-    sizes = ["batch" if n is None and axis == 0 else "any" if n is None else str(n) for axis, n in enumerate(shape)]
-    is_array = hasattr(x, "dtype")
-    got = f"{x.dtype}[{', '.join(map(str, x.shape))}]" if is_array else type(x).__name__  # type: ignore[attr-defined]
-    return ContractError(f"{what} breaks its contract", got=got, expected=f"{' or '.join(dtypes)}[{', '.join(sizes)}]")
-
-
-def expect_examples(model: str, x: Any, feature: Feature) -> jax.Array:  # noqa: ANN401
-    """States a model's input: a batch of raw values of `feature`, or of float32 made from them before.
+        model: Name, for the message.
+        x: Raw values [batch, *feature.shape] of the feature's dtype, or float32 made from them before.
+        feature: What an example is.
 
     Returns:
-        float32 [batch, *feature.shape]. Raw uint8 is scaled to 0 ... 1 by the feature's `high`, else by 255; other raw
-        dtypes are converted, and float32 is left as it is.
+        float32 [batch, *feature.shape]. Raw uint8 is divided by the feature's `high`, else by 255, which gives 0 ... 1;
+        other raw dtypes are converted, and float32 is left as it is.
 
     Raises:
-        ContractError: Another shape or dtype.
+        ContractError: Another rank, shape or dtype; says model, got and expected, also after `chex.disable_asserts()`.
     """
-    raw = str(jax.dtypes.canonicalize_dtype(feature.dtype))
-    x = expect(f"{model} input", x, (None, *feature.shape), *dict.fromkeys((raw, "float32")))
-    if x.dtype == jnp.uint8:
-        return x.astype(jnp.float32) / jnp.float32(feature.high or 255)
-    return x.astype(jnp.float32)
+    made_before = getattr(x, "dtype", None) == jnp.float32
+    dtype = jnp.float32 if made_before else device_dtype(feature.dtype)
+    array_contract(f"model {model}, input", "x", x, (None, *feature.shape), dtype)
+    values = jnp.asarray(x, jnp.float32)
+    return values / (feature.high or 255) if dtype == jnp.uint8 else values
 
 
 def cpu_formulation() -> bool:
@@ -137,8 +107,9 @@ class ConvBlock(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Features [B, H, W, C] -> [B, H // 2, W // 2, K]; moves the norm's statistics in train mode."""
-        expect("conv block input", x, (None, None, None, self.channels_in), "float32")
+        array_contract("conv block, input", "x", x, (None, None, None, self.channels_in), jnp.float32)
         B, H, W, _ = x.shape
         # Pooling before the ReLU gives the same values (both are monotone) with a quarter of the work.
         y = nnx.relu(max_pool_2x2(self.norm(conv_3x3(x, self.kernel[...]))))
-        return expect("conv block output", y, (B, H // 2, W // 2, self.channels), "float32")
+        array_contract("conv block, output", "y", y, (B, H // 2, W // 2, self.channels), jnp.float32)
+        return y

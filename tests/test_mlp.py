@@ -41,7 +41,9 @@ def test_logits_are_those_of_the_formula() -> None:
 )
 def test_examples_of_any_fixed_shape(feature: Feature) -> None:
     x = jnp.ones((3, *feature.shape), feature.dtype)
-    assert build(feature, classes=2)(x).shape == (3, 2)
+    logits = nnx.eval_shape(lambda: build(feature, classes=2)(x))
+    assert logits.shape == (3, 2)
+    assert logits.dtype == jnp.float32
 
 
 def test_the_seed_decides_the_weights() -> None:
@@ -61,9 +63,9 @@ def test_dropout_acts_in_train_mode_only() -> None:
 @pytest.mark.parametrize(
     ("x", "got"),
     [
-        (np.zeros((4, 28, 28), np.uint8), "uint8[4, 28, 28]"),
-        (np.zeros((4, 28, 29, 1), np.uint8), "uint8[4, 28, 29, 1]"),
-        (np.zeros((4, 28, 28, 1), np.int32), "int32[4, 28, 28, 1]"),
+        (np.zeros((4, 28, 28), np.uint8), "uint8[4,28,28]"),
+        (np.zeros((4, 28, 29, 1), np.uint8), "uint8[4,28,29,1]"),
+        (np.zeros((4, 28, 28, 1), np.int32), "int32[4,28,28,1]"),
     ],
 )
 @pytest.mark.parametrize("chex_is_on", [True, False])
@@ -71,16 +73,18 @@ def test_a_wrong_batch_is_refused_while_tracing(x: np.ndarray, got: str, chex_is
     if not chex_is_on:
         chex.disable_asserts()
     try:
-        with pytest.raises(ContractError, match="mlp input") as caught:
+        with pytest.raises(ContractError, match="model mlp, input") as caught:
             nnx.jit(lambda m, x: m(x))(build(), x)
     finally:
         chex.enable_asserts()
-    assert caught.value.facts == {"got": got, "expected": "uint8 or float32[batch, 28, 28, 1]"}
+    assert caught.value.facts["got"] == got
+    assert caught.value.facts["expected"] == "uint8[*,28,28,1]"
 
 
 def test_a_head_of_another_width_breaks_the_output_contract() -> None:
     model = build()
     model.head = nnx.Linear(128, 9, rngs=nnx.Rngs(0))
-    with pytest.raises(ContractError, match="mlp logits") as caught:
+    with pytest.raises(ContractError, match="model mlp, output") as caught:
         model(images())
-    assert caught.value.facts == {"got": "float32[4, 9]", "expected": "float32[4, 10]"}
+    assert caught.value.facts["got"] == "float32[4,9]"
+    assert caught.value.facts["expected"] == "float32[4,10]"

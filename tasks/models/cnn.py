@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax.typing import ArrayLike
 
 from datasets.errors import ParameterError
 from datasets.schema import Feature
-from tasks.layers import ConvBlock, expect, expect_examples
+from tasks.contracts import array_contract
+from tasks.layers import ConvBlock, examples_as_float
 
 CHANNELS = (32, 64)
 HIDDEN = 128
@@ -31,11 +33,13 @@ class CNN(nnx.Module):
 
     def __call__(self, x: ArrayLike) -> jax.Array:
         """Raw images as they are in the records, or float32 made from them -> logits."""
-        x_float = expect_examples("cnn", x, self.features_in)
-        B = x_float.shape[0]
-        y = self.second(self.first(x_float)).reshape(B, -1)
+        values = examples_as_float("cnn", x, self.features_in)
+        B = values.shape[0]
+        y = self.second(self.first(values)).reshape(B, -1)
         y = self.dropout(nnx.relu(self.hidden(y)))
-        return expect("cnn logits", self.head(y), (B, self.classes), "float32")
+        logits = self.head(y)
+        array_contract("model cnn, output", "logits", logits, (B, self.classes), jnp.float32)
+        return logits
 
 
 def build(features_in: Feature, classes: int, *, dropout: float, rngs: nnx.Rngs) -> CNN:

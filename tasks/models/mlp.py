@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax.typing import ArrayLike
 
 from datasets.schema import Feature
-from tasks.layers import expect, expect_examples
+from tasks.contracts import array_contract
+from tasks.layers import examples_as_float
 
 HIDDEN = 128
 
@@ -25,10 +27,12 @@ class MLP(nnx.Module):
 
     def __call__(self, x: ArrayLike) -> jax.Array:
         """Raw values as they are in the records, or float32 made from them -> logits."""
-        x_float = expect_examples("mlp", x, self.features_in)
-        B = x_float.shape[0]
-        y = self.dropout(nnx.relu(self.hidden(x_float.reshape(B, -1))))
-        return expect("mlp logits", self.head(y), (B, self.classes), "float32")
+        values = examples_as_float("mlp", x, self.features_in)
+        B = values.shape[0]
+        y = self.dropout(nnx.relu(self.hidden(values.reshape(B, -1))))
+        logits = self.head(y)
+        array_contract("model mlp, output", "logits", logits, (B, self.classes), jnp.float32)
+        return logits
 
 
 def build(features_in: Feature, classes: int, *, dropout: float, rngs: nnx.Rngs) -> MLP:
