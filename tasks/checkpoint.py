@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from datasets.errors import CheckpointCorrupt, CheckpointError, GristmillError, ParameterError
+from datasets.errors import CheckpointCorrupt, CheckpointError, CheckpointLocked, GristmillError
 from datasets.schema import check_int
-from tasks import durable, leaves, lock, retention, snapshot
+from tasks import durable, leaves, retention, snapshot
 from tasks.leaves import Leaf
-from tasks.retention import Warn
+from tasks.lock import Lock
+from tasks.retention import Retention, Warn
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +70,7 @@ class Checkpoints:
 
     Args:
         root: The folder; made if it is absent. A relative path is resolved here, once.
-        keep_last: How many of the newest stay, at least 2: one to fall back to.
-        keep_best: How many of the best stay besides.
-        metric: Which metric says what is best; None keeps none. NaN, infinite and missing ones are never best.
-        mode: "min" or "max".
+        keep_last, keep_best, metric, mode: As `Retention` has them.
         warn: Told when a checkpoint is damaged and an older one is used.
 
     Raises:
@@ -85,27 +82,20 @@ class Checkpoints:
         self, root: Path, *, keep_last: int = 2, keep_best: int = 1, metric: str | None = "loss", mode: str = "min",
         warn: Warn = log.warning,
     ) -> None:  # fmt: skip
-        check_int("keep_last", keep_last, 2)
-        check_int("keep_best", keep_best, 0)
-        if mode not in ("min", "max"):
-            raise ParameterError(
-                "a metric is best at its min or max", parameter="mode", got=mode, expected="min or max"
-            )
         self.root = Path(root).resolve()
         self._blocked_s, self._written = 0.0, (0, 0.0, 0)
-        self._metric, self._mode, self._keep_last, self._keep_best = metric, mode, keep_last, keep_best
-        self._warn = warn
-        self._pending: Future[None] | None = None
+        self._retention, self._warn = Retention(keep_last, keep_best, metric, mode), warn
+        self._pending: futures.Future[None] | None = None
         with _explained("the folder for checkpoints can't be used", self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            self._lock = lock.acquire(self.root)
+            self._lock = _only_writer(self.root)
         try:
             with _explained("the folder for checkpoints can't be used", self.root):
                 self._kept = retention.scrub(self.root, warn)
         except BaseException:
-            os.close(self._lock)
+            self._lock.release()
             raise
-        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writer = futures.ThreadPoolExecutor(1, "checkpoint")
 
     def __enter__(self) -> Self:
         return self
@@ -131,11 +121,12 @@ class Checkpoints:
             Seconds for which the caller was kept waiting.
 
         Raises:
-            CheckpointError: This step is not above the newest, `meta` is no JSON, or the *previous* save failed.
+            CheckpointError: This step is not above the newest, `meta` isn't JSON, or the *previous* save failed.
         """
         started = time.perf_counter()
         self.wait()
         check_int("step", step, 0)
+        self._refuse_other_folder()
         if self._kept and step <= (newest := max(self._kept)):
             raise CheckpointError(
                 f"step {step} can't be saved: steps only go up", checkpoint=self.root, got=step,
@@ -143,10 +134,13 @@ class Checkpoints:
             )  # fmt: skip
         try:
             meta = json.loads(json.dumps(meta, allow_nan=False))
+            scores = {name: float(value) for name, value in (metrics or {}).items()}
         except (TypeError, ValueError) as error:
-            raise CheckpointError("meta isn't JSON", checkpoint=self.root, step=step, got=error) from error
+            raise CheckpointError(
+                "meta is JSON, and metrics are numbers", checkpoint=self.root, step=step, got=error
+            ) from error
         arrays = leaves.to_host(state)
-        self._pending = self._writer.submit(self._write, started, step, arrays, meta, dict(metrics or {}))
+        self._pending = self._writer.submit(self._write, started, step, arrays, meta, scores)
         blocked = time.perf_counter() - started
         self._blocked_s += blocked
         return blocked
@@ -162,8 +156,9 @@ class Checkpoints:
         Raises:
             CheckpointError: It failed, with the path and the cause. Earlier checkpoints are as they were.
         """
-        pending, self._pending = self._pending, None
-        if pending:
+        if self._pending:
+            futures.wait([self._pending])  # a signal may interrupt this; the error must not get lost then
+            pending, self._pending = self._pending, None
             pending.result()
 
     def close(self) -> None:
@@ -172,9 +167,7 @@ class Checkpoints:
             self.wait()
         finally:
             self._writer.shutdown()
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+            self._lock.release()
 
     @property
     def cost(self) -> Cost:
@@ -188,7 +181,7 @@ class Checkpoints:
 
     def best(self) -> int | None:
         """The committed step with the best metric; None if none has a finite one."""
-        return retention.best_step(self._kept, self._metric, self._mode)
+        return next(iter(self._retention.ranked(self._kept)), None)
 
     def restore(self, step: int, abstract: Any) -> Restored:  # noqa: ANN401
         """This step and no other.
@@ -248,28 +241,29 @@ class Checkpoints:
             durable.fsync_dir(self.root)
         self._kept = {**self._kept, step: manifest}
         with _explained(f"step {step} is saved, but older ones can't be removed", self.root):
-            self._retire()
+            self._kept = self._retention.retire(self.root, self._kept)
         saves, written_s, _ = self._written
         size = sum(size for size, _ in manifest.files.values())
         self._written = (saves + 1, written_s + time.perf_counter() - started, size)
 
     def _refuse_other_folder(self) -> None:
-        if not lock.holds(self._lock, self.root):
+        if not self._lock.holds():
             raise CheckpointError(
-                "the folder for checkpoints was removed or replaced while it was in use", checkpoint=self.root
+                "the folder for checkpoints was closed, or removed or replaced while it was in use",
+                checkpoint=self.root,
             )
 
-    def _retire(self) -> None:
-        drop = retention.steps_to_drop(
-            self._kept, keep_last=self._keep_last, keep_best=self._keep_best, metric=self._metric, mode=self._mode
-        )
-        self._kept = {step: kept for step, kept in self._kept.items() if step not in drop}
-        for step in drop:
-            retention.drop(self.root / str(step))
-        oldest = self.steps()[-self._keep_last :][0]
-        for path in retention.damaged(self.root):
-            if len(self._kept) >= self._keep_last and retention.damaged_step(path) < oldest:
-                retention.remove(path)
+
+def _only_writer(root: Path) -> Lock:
+    held = Lock(root / ".lock")
+    if held.acquire(blocking=False):
+        return held
+    pid = held.holder()
+    raise CheckpointLocked(
+        "another process writes these checkpoints", checkpoint=root, pid=pid or "unknown",
+        cure="wait for it, or end it" if pid is None or Path("/proc", str(pid)).exists()
+        else f"{pid} is gone, but a child that it forked holds on: end that",
+    )  # fmt: skip
 
 
 @contextmanager

@@ -9,10 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from datasets.errors import CheckpointLocked
-
-NAME = ".lock"
-
 
 class Lock:
     """A lock on a file, which is made when needed; the file's text is the holder's process id.
@@ -77,44 +73,3 @@ class Lock:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-def acquire(folder: Path) -> int:
-    """Locks a folder for this process.
-
-    Returns:
-        A file descriptor; closing it frees the lock.
-
-    Raises:
-        CheckpointLocked: Another holds it; its process id is named.
-        OSError: The folder can't be written.
-    """
-    path = folder / NAME
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _locked(path, os.pread(lock, 20, 0).decode().strip() or "unknown") from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
-
-
-def _locked(path: Path, pid: str) -> CheckpointLocked:
-    alive = Path("/proc", pid).exists() or not Path("/proc/self").exists()
-    return CheckpointLocked(
-        "another process writes here", file=path, pid=pid,
-        cure="wait for it, or end it" if alive else f"{pid} is gone, but a child that it forked holds on: end that",
-    )  # fmt: skip
-
-
-def holds(lock: int, folder: Path) -> bool:
-    """Whether the folder is still the one that was locked: not removed, nor another of the same name by now."""
-    try:
-        return os.path.samestat(os.fstat(lock), (folder / NAME).stat())
-    except (FileNotFoundError, NotADirectoryError):
-        return False

@@ -6,43 +6,69 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from datasets.errors import CheckpointCorrupt
+from datasets.errors import CheckpointCorrupt, ParameterError
+from datasets.schema import check_int
 from tasks.snapshot import Manifest, read_manifest
 
 SAVING, TRASH, DAMAGED = ".saving-", ".trash-", "damaged-"
 DAMAGED_KEPT = 4
 
 Warn = Callable[[str], None]
+Kept = Mapping[int, Manifest]
+"""Committed steps."""
 
 
-def best_step(kept: Mapping[int, Manifest], metric: str | None, mode: str) -> int | None:
-    """The step with the best finite metric, the earliest of equals; None if no step has one."""
-    return next(iter(_ranked(kept, metric, mode)), None)
+@dataclass(frozen=True)
+class Retention:
+    """The latest N and the best K, each counted on its own, so that a good old step never displaces the newest.
 
+    Attributes:
+        last: How many of the newest stay, at least 2: one to fall back to.
+        best: How many of the best stay besides.
+        metric: Which metric says what is best; None keeps none. NaN, infinite and missing ones are never best.
+        mode: "min" or "max".
+    """
 
-def steps_to_drop(
-    kept: Mapping[int, Manifest], *, keep_last: int, keep_best: int, metric: str | None, mode: str
-) -> list[int]:
-    """Those that are neither among the latest `keep_last` nor among the best `keep_best`."""
-    stay = {*sorted(kept)[-keep_last:], *_ranked(kept, metric, mode)[:keep_best]}
-    return [step for step in sorted(kept) if step not in stay]
+    last: int
+    best: int
+    metric: str | None
+    mode: str
 
+    def __post_init__(self) -> None:
+        check_int("keep_last", self.last, 2)
+        check_int("keep_best", self.best, 0)
+        if self.mode not in ("min", "max"):
+            raise ParameterError(
+                "a metric is best at its min or max", parameter="mode", got=self.mode, expected="min or max"
+            )
 
-def _ranked(kept: Mapping[int, Manifest], metric: str | None, mode: str) -> list[int]:
-    sign = 1 if mode == "min" else -1
-    return sorted(
-        (step for step in kept if metric in kept[step].metrics),
-        key=lambda step: (sign * kept[step].metrics[str(metric)], step),
-    )
+    def ranked(self, kept: Kept) -> list[int]:
+        """Steps with a finite metric, the best first, the earlier of equals first."""
+        sign = 1 if self.mode == "min" else -1
+        scores = {step: found.metrics[self.metric] for step, found in kept.items() if self.metric in found.metrics}
+        return sorted(scores, key=lambda step: (sign * scores[step], step))
+
+    def retire(self, root: Path, kept: Kept) -> dict[int, Manifest]:
+        """Removes the steps that needn't stay, and damaged ones older than all of the latest; returns what stays."""
+        latest = sorted(kept)[-self.last :]
+        stay = {*latest, *self.ranked(kept)[: self.best]}
+        for step in kept:
+            if step not in stay:
+                _drop(root / str(step))
+        for path in damaged(root):
+            if len(latest) == self.last and damaged_step(path) < latest[0]:
+                remove(path)
+        return {step: found for step, found in kept.items() if step in stay}
 
 
 def scrub(root: Path, warn: Warn) -> dict[int, Manifest]:
-    """The sound steps in a folder, after clearing what a kill leaves there.
+    """The whole steps in a folder, after clearing what a kill leaves there.
 
     Half-written and half-deleted steps have names of their own and are removed. A folder with a step's name that isn't
-    sound (no manifest, empty, cut, another step's) was damaged after its commit: it is set aside and reported.
+    whole (no manifest, empty, cut, another step's) was damaged after its commit: it is set aside and reported.
     Contents of files aren't read.
     """
     kept: dict[int, Manifest] = {}
@@ -68,7 +94,8 @@ def set_aside(path: Path, why: CheckpointCorrupt, warn: Warn) -> None:
 
 def damaged(root: Path) -> list[Path]:
     """Steps that were set aside, the lowest first."""
-    return sorted(root.glob(f"{DAMAGED}*-*"), key=damaged_step)
+    found = (path for path in root.iterdir() if re.fullmatch(rf"{DAMAGED}[0-9]+-[0-9a-f]+", path.name))
+    return sorted(found, key=damaged_step)
 
 
 def damaged_step(path: Path) -> int:
@@ -76,8 +103,8 @@ def damaged_step(path: Path) -> int:
     return int(path.name.split("-")[1])
 
 
-def drop(path: Path) -> None:
-    """Removes a step; a kill in the middle can't leave half of it under a step's name."""
+def _drop(path: Path) -> None:
+    # First out of the way, so that a kill can't leave half a step under a step's name.
     if path.exists():
         trash = path.with_name(f"{TRASH}{path.name}-{uuid.uuid4().hex[:6]}")
         path.rename(trash)

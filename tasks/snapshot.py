@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> Manifest:
         files = {name: (size, digest) for name, (size, digest) in body["files"].items()}
         manifest = Manifest(body["step"], body["metrics"], files)
         stated, found = content["sha256"], _json_digest(body)
-    except (ArtifactDamaged, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArtifactDamaged, LookupError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointCorrupt("a checkpoint's manifest can't be read", file=path, got=repr(error)) from error
     if stated != found:
         raise CheckpointCorrupt("a checkpoint's manifest was altered", file=path, expected=stated, got=found)
