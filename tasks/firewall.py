@@ -1,0 +1,154 @@
+"""The host's side of the NaN firewall: remembers the last batches, looks every k steps, says what went wrong."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from datasets.errors import NonFiniteError, TrainingError
+from datasets.schema import check_int
+from tasks.capsule import Verdict, write_capsule
+from tasks.step import Batch, Carry, TrainStep
+
+SHOWN = 8
+"""Record ids and leaves that a message lists; the capsule has all of them."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A batch that was left out under the policy `skip`.
+
+    Attributes:
+        verdict: The step, and what was bad.
+        records: Ids of the batch's records.
+    """
+
+    verdict: Verdict
+    records: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    step: int
+    batch: Batch
+    ids: Sequence[Any]
+    metrics: Mapping[str, jax.Array]
+
+
+class Firewall:
+    """Watches one run of a TrainStep.
+
+    Call `observe` after every step and `check` too: it returns at once unless `every` steps have passed, or `now` is
+    given. Check with `now=True` before a checkpoint or an evaluation is made of a carry, and at the end.
+
+    Attributes:
+        skips: Every batch that was left out so far, in order.
+    """
+
+    def __init__(
+        self,
+        step: TrainStep,
+        *,
+        every: int = 10,
+        folder: Path | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Starts with an empty memory.
+
+        Args:
+            step: The step that is watched.
+            every: Steps between two looks; the batches since the last look stay in memory.
+            folder: Where capsules go; None writes none.
+            context: JSON that a replay needs to build the same step (dataset, parameters, seeds); put in the capsule.
+
+        Raises:
+            ParameterError: `every` isn't a whole number of at least 1.
+        """
+        check_int("every", every, 1)
+        self._step = step
+        self._every = every
+        self._folder = folder
+        self._context = dict(context or {})
+        self._ring: collections.deque[_Seen] = collections.deque(maxlen=every + 1)
+        self._unchecked = 0
+        self._skipped: int | None = None  # not known until the first look: a resumed carry brings its own count
+        self.skips: list[Skip] = []
+
+    def observe(self, step: int, batch: Batch, ids: Sequence[Any], metrics: Mapping[str, jax.Array]) -> None:
+        """Remembers a batch and what its step gave; fetches nothing.
+
+        Args:
+            step: Index of the batch, which is the carry's `step` before it.
+            batch: As it was given to the step; its arrays must not be reused.
+            ids: Of its records, one a row: anything that JSON can hold.
+            metrics: As the step gave them.
+
+        Raises:
+            TrainingError: More than `every` steps passed without a look, so that a bad batch could be forgotten.
+        """
+        if self._unchecked > self._every:
+            raise TrainingError("steps went by unchecked", got=self._unchecked, expected=f"at most {self._every}")
+        self._ring.append(_Seen(step, batch, ids, metrics))
+        self._unchecked += 1
+
+    def check(self, carry: Carry, *, now: bool = False) -> list[Skip]:
+        """Looks at the latch if it is time to, which waits for the device.
+
+        Args:
+            carry: Of the newest step.
+            now: Look in any case.
+
+        Returns:
+            The batches that were left out since the last look.
+
+        Raises:
+            NonFiniteError: The latch tripped. Facts: step, kind, loss, leaves, records, capsule.
+        """
+        if not self._unchecked or (self._unchecked < self._every and not now):
+            return []
+        skipped, tripped_at = (int(x) for x in jax.device_get((carry.skipped, carry.tripped_at)))
+        new = self._left_out(tripped_at) if skipped or tripped_at >= 0 else []
+        self.skips += new
+        self._unchecked = 0
+        if tripped_at >= 0:
+            raise self._tripped(carry, tripped_at, skipped)
+        return new
+
+    def _left_out(self, tripped_at: int) -> list[Skip]:
+        fresh = list(self._ring)[-self._unchecked :]
+        bad = [s for s in fresh if not bool(s.metrics["applied"]) and (tripped_at < 0 or s.step < tripped_at)]
+        return [Skip(self._verdict(s), tuple(s.ids)) for s in bad]
+
+    def _verdict(self, seen: _Seen) -> Verdict:
+        return Verdict.of(seen.step, seen.metrics, self._step.gradient_leaves)
+
+    def _tripped(self, carry: Carry, tripped_at: int, skipped: int) -> NonFiniteError:
+        seen = next((s for s in self._ring if s.step == tripped_at), None)
+        if seen is None:
+            return NonFiniteError(
+                "the latch tripped at a batch that isn't in memory: was this carry tripped before it came here?",
+                step=tripped_at, cure="resume from the last checkpoint",
+            )  # fmt: skip
+        verdict = self._verdict(seen)
+        capsule = None
+        if self._folder is not None:
+            capsule = write_capsule(self._folder, self._step, carry, seen.batch, seen.ids, verdict, self._context)
+        what = f"step {tripped_at}: the {verdict.kind} isn't finite; the weights are those of before this batch"
+        if self._step.policy.skip:
+            what += f", and no more batches may be skipped ({int(carry.streak)} in a row, {skipped} in all)"
+        return NonFiniteError(
+            what, step=tripped_at, kind=verdict.kind, loss=verdict.loss, leaves=_few(verdict.leaves) or None,
+            records=_few(seen.ids), skipped=skipped or None, capsule=capsule,
+            cure=None if capsule is None else f"python -m flows.replay {capsule}",
+        )  # fmt: skip
+
+
+def _few(items: Sequence[Any]) -> str:
+    shown = ", ".join(str(x.item() if isinstance(x, np.generic) else x) for x in items[:SHOWN])
+    return shown + (f", ... ({len(items)} in all)" if len(items) > SHOWN else "")

@@ -1,0 +1,291 @@
+"""The guarded training step: compiled once from the schema, refuses what doesn't fit, never applies a bad gradient.
+
+What is carried from step to step is a tree of plain arrays, donated to the next step. A bad batch (its loss or a
+gradient isn't finite) leaves model, optimizer, BatchNorm statistics and random state bitwise what they were before it,
+and trips a latch: every later step then does nothing, so that the host may look only every k steps and still holds the
+state of before the bad batch, although the arrays that went in are gone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from datasets.errors import ContractError
+from datasets.schema import Feature, check_int
+from tasks.autopsy import differ, signature
+from tasks.budget import TraceBudget
+from tasks.contracts import array_contract, batch_contract, device_dtype, surfacing
+
+Batch = Mapping[str, Any]
+LossFn = Callable[[Any, Batch], tuple[jax.Array, dict[str, jax.Array]]]
+"""From a model in train mode and a batch to the mean loss, float [], and metrics by name."""
+
+METRICS = ("loss", "grad_norm", "grad_sq", "applied")
+"""Names that the step itself gives; a loss may not give metrics of these names."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a bad batch does.
+
+    To skip leaves the batch out: model, optimizer (with its count, so the schedule stands still too), BatchNorm
+    statistics and random state are bitwise those of a run that never saw it. One skip more than a limit allows trips
+    the latch, as the first bad batch does when there are no skips. Nothing ever applies a bad gradient.
+
+    Attributes:
+        skip: False to stop at the first bad batch.
+        max_consecutive: Skips in a row that are allowed.
+        max_total: Skips in a whole run that are allowed.
+    """
+
+    skip: bool = False
+    max_consecutive: int = 3
+    max_total: int = 20
+
+    def __post_init__(self) -> None:
+        check_int("max_consecutive", self.max_consecutive, 1)
+        check_int("max_total", self.max_total, 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Carry:
+    """All that a training is, as one tree of arrays; give it to the step and use only what comes back.
+
+    Attributes:
+        state: {"model": ..., "optimizer": ...}, nested dicts of plain arrays.
+        step: int32 []: batches consumed, which is the index of the next batch; the position in the data.
+        skipped: int32 []: batches that were left out; step - skipped updates have been applied, which is what the
+            optimizer counts and its schedule reads.
+        streak: int32 []: batches left out in a row just now.
+        tripped_at: int32 []: -1, or the index of the batch at which the latch tripped; `step` then stays there.
+    """
+
+    state: dict[str, Any]
+    step: jax.Array
+    skipped: jax.Array
+    streak: jax.Array
+    tripped_at: jax.Array
+
+
+class TrainStep:
+    """A training step that is compiled when it is made and can't be compiled again.
+
+    Attributes:
+        budget: Its traces and compilations, and whether the program came from the persistent cache.
+        policy: What a bad batch does.
+        features: Columns of a batch.
+        batch_size: Rows of a batch.
+        gradient_leaves: Paths of the parameters, in the order of the metric `grad_sq`.
+        sharding: Where the carry is; a restored carry must be put there before its first step.
+    """
+
+    def __init__(
+        self,
+        model: nnx.Module,
+        tx: optax.GradientTransformation,
+        loss_fn: LossFn,
+        features: Mapping[str, Feature],
+        batch_size: int,
+        *,
+        policy: Policy | None = None,
+        budget: int = 1,
+        name: str = "train_step",
+        sharding: jax.sharding.Sharding | None = None,
+        batch_sharding: jax.sharding.Sharding | None = None,
+    ) -> None:
+        """Traces and compiles; touches neither `model` nor any data.
+
+        Args:
+            model: Start of the training; copied, and the copy set to train mode.
+            tx: Optimizer with its schedule and clipping.
+            loss_fn: From a model and a batch to (loss, metrics).
+            features: Columns of a batch.
+            batch_size: Rows of a batch.
+            policy: Stop at the first bad batch if None.
+            budget: Traces allowed.
+            name: Of the program.
+            sharding: Of the carry; the first device if None.
+            batch_sharding: Of the batch; left open if None.
+
+        Raises:
+            ContractError: Model or loss break a contract while they are traced.
+            TraceBudgetExceeded: The budget is spent.
+        """
+        self.policy = policy or Policy()
+        self.features = dict(features)
+        self.batch_size = batch_size
+        self.sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        self.budget = TraceBudget(name, budget)
+        self._loss_fn = surfacing(name, loss_fn)
+        model = nnx.clone(model)
+        model.train()
+        self._model_graph, model_state = nnx.split(model)
+        self._optimizer_graph, optimizer_state = nnx.split(nnx.Optimizer(model, tx, wrt=nnx.Param))
+        state = {"model": _pure(model_state), "optimizer": _pure(optimizer_state)}
+        self._initial = _fresh_carry(state)
+        self.gradient_leaves = leaf_paths(_pure(nnx.state(model, nnx.Param)))
+        self._expected = (self.abstract_carry(), abstract_batch(features, batch_size, batch_sharding))
+        self._compiled = self.budget.compile(
+            self.function, *self._expected, donate_argnums=0, out_shardings=(self.sharding, None)
+        )
+
+    def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
+        """One batch. `carry` is used up; the metrics stay on the device.
+
+        Returns:
+            The new carry, and metrics: loss float32 []; grad_norm float32 []; grad_sq float32 [parameters' leaves],
+            the squared norm of each; applied bool [], False if the batch changed nothing (leave it out of averages);
+            and those of the loss function.
+
+        Raises:
+            TraceBudgetExceeded: The batch or the carry isn't what the step was compiled for; nothing has run.
+        """
+        try:
+            return self._compiled(carry, batch)
+        except (TypeError, ValueError) as error:
+            arguments = (carry, batch)
+            raise refusal(self.budget, inspect.signature(self.function), self._expected, arguments) or error from error
+
+    def function(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
+        """The step as a plain function of arrays: what is compiled, and what a debugger runs."""
+        where = self.budget.name
+        batch_contract(where, batch, self.features, self.batch_size)
+        loss, aux, grads, moved = self.gradients(carry, batch)
+        # An overflow of the sum counts as bad on purpose, although each entry may be finite (norms above 1.8e19): the
+        # second moment of Adam squares the same numbers and would be infinite for good.
+        grad_sq = jnp.stack([jnp.vdot(g, g) for g in _float32_leaves(grads)])
+        finite = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_sq))
+        live = carry.tripped_at < 0
+        healthy = live & finite
+
+        def apply() -> dict[str, Any]:
+            model = nnx.merge(self._model_graph, moved)
+            optimizer = nnx.merge(self._optimizer_graph, carry.state["optimizer"])
+            optimizer.update(model, grads)
+            return {"model": _pure(nnx.state(model)), "optimizer": _pure(nnx.state(optimizer))}
+
+        # The forward pass moved BatchNorm and random state already, so a bad batch takes all of the old state back.
+        state = jax.lax.cond(healthy, apply, lambda: carry.state)
+        new = _advance(carry, state, healthy, bad=live & ~finite, policy=self.policy)
+        own = {"loss": loss, "grad_norm": jnp.sqrt(grad_sq.sum()), "grad_sq": grad_sq, "applied": healthy}
+        return new, {**own, **aux}
+
+    def gradients(self, carry: Carry, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array], Any, dict[str, Any]]:
+        """Loss, metrics, gradients, and the model's state after the forward pass; updates nothing.
+
+        Raises:
+            ContractError: The loss function gives something else than (scalar float loss, dict of arrays).
+        """
+        where = self.budget.name
+        model = nnx.merge(self._model_graph, carry.state["model"])
+
+        def checked_loss(model: nnx.Module, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
+            out = self._loss_fn(model, batch)
+            if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], dict)):
+                raise ContractError(f"{where}: the loss function gives {type(out).__name__}", expected="(loss, dict)")
+            loss, aux = out
+            array_contract(where, "loss", loss, ())
+            if not jnp.issubdtype(loss.dtype, jnp.floating):
+                raise ContractError(f"{where}: the loss isn't a float", field="loss", got=loss.dtype.name)
+            if taken := sorted(set(aux) & set(METRICS)):
+                raise ContractError(f"{where}: these metrics are the step's own", got=", ".join(taken))
+            return loss.astype(jnp.float32), aux
+
+        (loss, aux), grads = nnx.value_and_grad(checked_loss, has_aux=True)(model, batch)
+        return loss, aux, grads, _pure(nnx.state(model))
+
+    def abstract_carry(self) -> Carry:
+        """Shapes, dtypes and sharding of a carry: what a checkpoint is restored to."""
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.sharding), self._initial
+        )  # fmt: skip
+
+    def initial_carry(self) -> Carry:
+        """A new carry at step 0, in its place on the device; each call gives its own copy."""
+        return self.place(self._initial)
+
+    def place(self, carry: Carry) -> Carry:
+        """Copies a carry to where the step expects it; needed once for one that comes from elsewhere."""
+        return jax.device_put(carry, self.sharding, may_alias=False)
+
+    def model(self, carry: Carry) -> Any:  # noqa: ANN401 - the class of the model that came in
+        """A copy of the model at this point, in eval mode."""
+        model = nnx.merge(self._model_graph, jax.tree.map(jnp.copy, carry.state["model"]))
+        model.eval()
+        return model
+
+    def poisoned(self, carry: Carry) -> list[str]:
+        """Paths of the state's leaves that hold NaN or an infinity: must be empty before a carry is saved.
+
+        The latch guards loss and gradients. An optimizer can still make NaN of finite gradients (a schedule that
+        divides by zero), which this finds.
+        """
+        return [
+            path
+            for path, x in zip(leaf_paths(carry.state), jax.tree.leaves(carry.state), strict=True)
+            if jnp.issubdtype(x.dtype, jnp.floating) and not bool(jnp.isfinite(x).all())
+        ]
+
+    def report(self) -> dict[str, Any]:
+        """JSON for the run's page: the budget's, and FLOPs of a step as XLA counts them."""
+        cost = self._compiled.cost_analysis() or {}
+        return {**self.budget.report(), "flops": cost.get("flops")}
+
+
+def _advance(carry: Carry, state: dict[str, Any], healthy: jax.Array, *, bad: jax.Array, policy: Policy) -> Carry:
+    may_skip = (carry.streak < policy.max_consecutive) & (carry.skipped < policy.max_total) & policy.skip
+    skip = bad & may_skip
+    return Carry(
+        state=state,
+        step=carry.step + (healthy | skip),
+        skipped=carry.skipped + skip,
+        streak=jnp.where(healthy, 0, carry.streak + skip),
+        tripped_at=jnp.where(bad & ~may_skip, carry.step, carry.tripped_at),
+    )
+
+
+def _fresh_carry(state: dict[str, Any]) -> Carry:
+    zero = np.int32(0)
+    return jax.tree.map(jnp.asarray, Carry(state, zero, zero, zero, np.int32(-1)))  # type: ignore[arg-type]
+
+
+def _float32_leaves(grads: Any) -> list[jax.Array]:  # noqa: ANN401
+    return [g.astype(jnp.float32).reshape(-1) for g in jax.tree.leaves(nnx.as_pure(grads))]
+
+
+def _pure(state: Any) -> dict[str, Any]:  # noqa: ANN401
+    # Arrays instead of Variables: merge would reuse the Variables of its input, and an update would reach into the old.
+    return nnx.to_pure_dict(nnx.as_pure(state))
+
+
+def leaf_paths(tree: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Path of each leaf, such as "model/dense/kernel", in the order of `jax.tree.leaves`."""
+    return tuple(jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in jax.tree.leaves_with_path(tree))
+
+
+def abstract_batch(
+    features: Mapping[str, Feature], batch_size: int, sharding: jax.sharding.Sharding | None = None
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and dtypes of a batch on the device."""
+    return {
+        name: jax.ShapeDtypeStruct((batch_size, *f.shape), device_dtype(f.dtype), sharding=sharding)
+        for name, f in features.items()
+    }
+
+
+def refusal(
+    budget: TraceBudget, parameters: inspect.Signature, expected: tuple[Any, ...], got: tuple[Any, ...]
+) -> Exception | None:
+    """The budget's error if a compiled program refused its arguments; None if the cause is another."""
+    before, after = (signature(parameters, arguments, {}, on_host=True) for arguments in (expected, got))
+    return budget.refused(before, after) if differ(before, after) else None
