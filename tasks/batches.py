@@ -1,0 +1,194 @@
+"""A Grain dataset as an iterator that ends in one of two ways: all elements were given, or an error says what happened.
+
+Grain by itself waits for ever on a worker that left with status 0, takes a StopIteration from a transform for the end
+of the data, drops elements that a transform turned into None, and leaves workers behind when the program is killed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from multiprocessing import connection
+from types import TracebackType
+from typing import Any
+
+import grain
+import numpy as np
+from absl import flags
+
+from datasets.errors import GristmillError, ParameterError, PipelineError
+from datasets.schema import Columns, check_float, check_int
+
+_POLL = 1.0  # seconds between looks at the workers while a batch is awaited
+
+
+class Batches(Iterator[Columns]):
+    """The elements of a Grain dataset in order, closed at the end of a `with` block, by an error, or by `close`.
+
+    Args:
+        dataset: Its elements are dicts of arrays.
+        threads: That make elements ahead of time in this process; 0 makes each when it is asked for.
+        prefetch: Most elements that wait, ready, in this process or in each worker; at least `threads`, if any.
+        workers: Processes that make elements, at low priority. They pay only for more than about 2 ms of Python an
+            element; each needs seconds to start, and the program's `if __name__ == "__main__"` guard.
+        timeout: Seconds to wait for one element of a worker.
+        where: Gives, for the number of an element, facts for error messages.
+
+    Raises:
+        ParameterError: A value is out of range, or `prefetch` is set with nobody to do it.
+    """
+
+    def __init__(
+        self, dataset: grain.MapDataset, *, threads: int = 0, prefetch: int = 0, workers: int = 0,
+        timeout: float = 600.0, where: Callable[[int], dict[str, Any]] = lambda index: {"element": index},
+    ) -> None:  # fmt: skip
+        for name, value in {"threads": threads, "prefetch": prefetch, "workers": workers}.items():
+            check_int(name, value, 0)
+        check_float("timeout", timeout, 0, float("inf"))
+        if prefetch and not threads and not workers:
+            raise ParameterError("prefetch needs threads or workers to do it", parameter="prefetch", got=prefetch)
+        self._length, self._given = len(dataset), 0
+        self._where, self._timeout = where, timeout
+        self._caller: ThreadPoolExecutor | None = None
+        self._closed = False
+        buffer = max(threads, prefetch) if threads else 0
+        stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer))
+        if workers:
+            if not flags.FLAGS.is_parsed():  # Grain reads them when a worker starts, and only absl.app parses them
+                flags.FLAGS.mark_as_parsed()
+            options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=max(1, prefetch))
+            stream = stream.mp_prefetch(options, worker_init_fn=start_worker)
+            self._caller = ThreadPoolExecutor(1, thread_name_prefix="gristmill-feed")
+        self._iterator: Any = iter(stream)
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __next__(self) -> Columns:
+        """Gives the next element.
+
+        Raises:
+            StopIteration: All elements were given.
+            PipelineError: The stream ended early, a worker died or hangs, or a transform failed.
+            GristmillError: As the source or a transform raised it.
+        """
+        if self._given == self._length:
+            self.close()
+            raise StopIteration
+        if self._closed:
+            raise PipelineError("the batches are closed", given=self._given, expected=self._length)
+        try:
+            element = self._next()
+        except GristmillError as error:
+            self.close()
+            for name, value in self._where(self._given).items():
+                error.facts.setdefault(name, value)
+            raise
+        except (StopIteration, _Ended) as error:
+            self.close()
+            raise PipelineError(
+                "the stream of batches ended early", given=self._given, expected=self._length,
+                **self._where(self._given),
+                cure="a transform that raises StopIteration or returns None loses data; raise an error, or drop "
+                "records when the data is converted",
+            ) from error  # fmt: skip
+        except (Exception, SystemExit) as error:
+            self.close()
+            cause = f"{type(error).__name__}: {error}"
+            raise PipelineError("a batch can't be made", cause=cause, **self._where(self._given)) from error
+        except BaseException:
+            self.close()
+            raise
+        self._given += 1
+        return element
+
+    def close(self) -> None:
+        """Ends threads and workers; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for worker_iterator in _worker_iterators(self._iterator, wait=True):
+            worker_iterator.close()
+        self._iterator.close()
+        if self._caller:
+            self._caller.shutdown(wait=True, cancel_futures=True)
+
+    def _next(self) -> Columns:
+        if self._caller is None:
+            return next(self._iterator)
+        # In a thread of its own, because Grain's next() never returns once a worker has left with status 0.
+        awaited = self._caller.submit(_next_or_end, self._iterator)
+        element = self._await(awaited)
+        # What a worker sends lies in shared memory that goes away with its array: a plain copy may outlive it.
+        return {name: np.array(value, subok=False) for name, value in element.items()}
+
+    def _await(self, awaited: Future[Columns]) -> Columns:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return awaited.result(_POLL)
+            except NotYet:
+                if awaited.done():  # it raised a TimeoutError of its own
+                    return awaited.result()
+            if (status := _left_with(self._iterator)) is not None:
+                raise PipelineError("a worker ended before its last batch", status=status)
+            if time.monotonic() > deadline:
+                raise PipelineError("no batch came from the workers", waited=f"{self._timeout} s")
+
+
+class _Ended(Exception):  # noqa: N818 - a Future can't carry StopIteration
+    """The iterator is at its end."""
+
+
+def _next_or_end(iterator: Iterator[Columns]) -> Columns:
+    try:
+        return next(iterator)
+    except StopIteration:
+        raise _Ended from None
+
+
+def _worker_iterators(iterator: Any, *, wait: bool = False) -> list[Any]:  # noqa: ANN401
+    """Every worker's iterator, also of those that were started but not yet asked; Grain closes only the others.
+
+    These are private names of the pinned Grain: it offers no way to see its workers. The tests on dying workers fail
+    if they change.
+    """
+    in_use = [it for it in getattr(iterator, "_iterators_in_use", []) if it is not None]
+    starting = list(getattr(getattr(iterator, "_prefetch_ds_iter", None), "_buffer", []))
+    ready = [future for future in starting if (wait and not future.cancel()) or future.done()]
+    return in_use + [f.result() for f in ready if not f.cancelled() and not f.exception()]
+
+
+def _left_with(iterator: Any) -> int | None:  # noqa: ANN401
+    """Exit status of a worker that is gone, if one is."""
+    for worker_iterator in _worker_iterators(iterator):
+        process = getattr(worker_iterator, "_prefetch_process", None)
+        if process is not None and process.exitcode is not None:
+            return process.exitcode
+    return None
+
+
+def start_worker(index: int, count: int) -> None:
+    """Runs first in each worker: low priority, and an end when the parent ends, however it ends."""
+    os.nice(19)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="gristmill-watch").start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,313 @@
+"""The order of examples: a pure function of (size, seed, epoch, step).
+
+Every epoch is one permutation of all examples. It is cut into `size // batch_size` full batches; what is left of
+*this epoch's permutation* (fewer than `batch_size` examples, others in each epoch) is dropped. That is the only rule:
+steps per epoch, total steps, schedule length and epoch counter all follow from it.
+
+Nothing here depends on threads, workers, the number of readers or how the data is stored, so a position in training
+is one whole number and any step can be computed, or traced back, without replaying the ones before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from datasets.errors import ParameterError, PipelineError
+from datasets.schema import check_int
+
+ALGORITHM = 1  # of the permutation and of `mix`; a change of the order it gives must change this number
+
+_WORD = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_ROUNDS = 6
+_SHUFFLE, _WINDOW, _BLOCKS, _DRAWS = 1, 2, 3, 4  # what a sub-seed is for: equal seeds never share a stream
+
+
+def _finalise(x: int) -> int:
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
+    return x ^ (x >> 31)
+
+
+def mix(*numbers: int) -> int:
+    """Gives a 64-bit sub-seed for a tuple of whole numbers.
+
+    Unlike seed + epoch, (42, 1) and (43, 0) give unrelated sub-seeds. The finaliser is that of SplitMix64 (Steele, Lea
+    and Flood, "Fast splittable pseudorandom number generators", 2014), chained over the numbers.
+
+    Raises:
+        ParameterError: A number is below 0 or needs more than 64 bits.
+    """
+    state = _GOLDEN
+    for number in numbers:
+        if not 0 <= number <= _WORD:
+            raise ParameterError("a seed is a whole number of at most 64 bits", got=number)
+        state = _finalise((state ^ _finalise((number + _GOLDEN) & _WORD)) * 0xD6E8FEB86659FD93 + _GOLDEN & _WORD)
+    return state
+
+
+def _round(half: np.ndarray, key: np.uint64) -> np.ndarray:
+    mixed = (half + key) * np.uint64(_GOLDEN)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _encipher(x: np.ndarray, bits: int, keys: Sequence[tuple[int, np.uint64]]) -> np.ndarray:
+    low_bits = np.uint64(bits - bits // 2)
+    low_mask, high_mask = np.uint64((1 << (bits - bits // 2)) - 1), np.uint64((1 << (bits // 2)) - 1)
+    high, low = x >> low_bits, x & low_mask
+    for number, key in keys:
+        if number % 2:
+            low = low ^ (_round(high, key) & low_mask)
+        else:
+            high = high ^ (_round(low, key) & high_mask)
+    return (high << low_bits) | low
+
+
+def _walk(index: np.ndarray, size: int, seed: int, *, backwards: bool) -> np.ndarray:
+    index = np.asarray(index)
+    if index.size and not (index.min() >= 0 and index.max() < size):
+        raise ParameterError("an index lies outside of the permutation", got=index.min(), expected=f"0 ... {size - 1}")
+    if size <= 1:
+        return np.zeros(index.shape, np.int64)
+    bits = max((size - 1).bit_length(), 2)
+    keys = [(number, np.uint64(mix(seed, number))) for number in range(_ROUNDS)]
+    # Each round undoes itself, so the inverse is the same rounds in reverse order.
+    keys = keys[::-1] if backwards else keys
+    x = _encipher(index.astype(np.uint64).ravel(), bits, keys)
+    outside = np.flatnonzero(x >= size)
+    while outside.size:
+        again = _encipher(x[outside], bits, keys)
+        x[outside] = again
+        outside = outside[again >= size]
+    return x.astype(np.int64).reshape(index.shape)
+
+
+def permute(index: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Gives where a shuffle of `size` things puts each index; a bijection of 0 ... size - 1 for every size and seed.
+
+    A Feistel network over the least number of bits that holds `size` (halves may differ by a bit), with cycle walking
+    back into the range: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. No state, no table.
+
+    Args:
+        index: Whole numbers, 0 <= index < size, any shape.
+        size: Number of things.
+        seed: Decides the permutation.
+
+    Returns:
+        int64, the shape of `index`.
+    """
+    return _walk(index, size, seed, backwards=False)
+
+
+def unpermute(index: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Undoes `permute` with the same size and seed."""
+    return _walk(index, size, seed, backwards=True)
+
+
+def uniform(seed: int, epoch: int, ids: np.ndarray, draws: int) -> np.ndarray:
+    """Gives random numbers that depend on the seed, the epoch and the example, and on nothing else.
+
+    The same example gets the same numbers in any batch, slot, reader or process: a counter-based generator (as Salmon
+    et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) with SplitMix64's finaliser.
+
+    Args:
+        seed: Of the training.
+        epoch: Counted from 0.
+        ids: int64 [N], which examples.
+        draws: Numbers an example.
+
+    Returns:
+        float32 [N, draws], 0 <= u < 1, multiples of 2**-24.
+    """
+    counter = ids.astype(np.uint64)[:, None] * np.uint64(draws) + np.arange(draws, dtype=np.uint64)
+    x = counter * np.uint64(_GOLDEN) + np.uint64(mix(seed, epoch, _DRAWS))
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return (x >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which examples each step sees.
+
+    The global batch comes first and is then shared out: reader r of R takes the slots r * B // R <= slot <
+    (r + 1) * B // R of every batch, so R readers together give exactly what one reader gives, for any R.
+
+    Attributes:
+        size: Number of examples.
+        batch_size: Examples of a step, over all readers.
+        seed: Of the permutations.
+        shuffle: False gives the examples as they are stored, in every epoch.
+        reader: Which of the readers this is, counted from 0.
+        readers: How many share each batch.
+        window: Positions whose ids are computed at once. Doesn't change the order unless `block` is given.
+        block: For data that is read from disk in blocks of this many examples; None for one permutation of everything.
+            Otherwise each epoch permutes the blocks, lays them end to end, and permutes the examples within
+            each `window` of consecutive positions. So a step touches only blocks of one or two windows, and examples
+            of one block stay within a window (or two neighbours) of each other.
+
+    Raises:
+        ParameterError: A value has the wrong type or range.
+        PipelineError: There are fewer examples than one batch.
+
+    Example:
+        >>> order = Order(size=22, batch_size=4, seed=0)
+        >>> order.steps_per_epoch, order.total_steps(2), order.epoch(5)
+        (5, 10, 1)
+    """
+
+    size: int
+    batch_size: int
+    seed: int
+    shuffle: bool = field(default=True, kw_only=True)
+    reader: int = field(default=0, kw_only=True)
+    readers: int = field(default=1, kw_only=True)
+    window: int = field(default=1 << 16, kw_only=True)
+    block: int | None = field(default=None, kw_only=True)
+    _recent: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        least = {"size": 0, "batch_size": 1, "seed": 0, "reader": 0, "readers": 1, "window": 1}
+        for name, low in least.items():
+            check_int(name, getattr(self, name), low)
+        if self.block is not None:
+            check_int("block", self.block, 1)
+        if self.reader >= self.readers:
+            raise ParameterError("there is no such reader", got=self.reader, expected=f"0 ... {self.readers - 1}")
+        if self.readers > self.batch_size:
+            raise ParameterError("more readers than examples in a batch", got=self.readers, expected=self.batch_size)
+        if self.size < self.batch_size:
+            raise PipelineError(
+                f"{self.size} records < batch size {self.batch_size}: 0 steps",
+                cure=f"a batch size of at most {self.size}" if self.size else "a split that has records",
+            )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_recent": {}}
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Full batches in an epoch."""
+        return self.size // self.batch_size
+
+    @property
+    def share(self) -> slice:
+        """Slots of the global batch that this reader gives."""
+        return slice(self.reader * self.batch_size // self.readers, (self.reader + 1) * self.batch_size // self.readers)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What decides the order, as JSON; the readers don't."""
+        identity: dict[str, object] = {
+            "algorithm": ALGORITHM, "size": self.size, "batch_size": self.batch_size, "seed": self.seed,
+            "shuffle": self.shuffle, "block": self.block,
+        }  # fmt: skip
+        return identity | ({"window": self.window} if self.block is not None else {})
+
+    def total_steps(self, epochs: int) -> int:
+        """Steps in that many epochs."""
+        return epochs * self.steps_per_epoch
+
+    def epoch(self, step: int) -> int:
+        """Epoch of a step, both counted from 0."""
+        return step // self.steps_per_epoch
+
+    def ids(self, step: int) -> tuple[int, np.ndarray]:
+        """Gives the examples of a step; any step from 0 on, so endless training needs nothing else.
+
+        Returns:
+            The epoch, and int64 [share of the batch] ids in the order of the batch's slots.
+        """
+        check_int("step", step, 0)
+        epoch, place = divmod(step, self.steps_per_epoch)
+        start = place * self.batch_size
+        return epoch, self._ids_at(epoch, start + self.share.start, start + self.share.stop)
+
+    def steps_of(self, example_id: int, epochs: int) -> list[tuple[int, int]]:
+        """Gives every (step, slot of the global batch) that sees an example within the first epochs.
+
+        An epoch in whose dropped remainder the example falls is absent.
+        """
+        check_int("example_id", example_id, 0)
+        if example_id >= self.size:
+            raise ParameterError("there is no such example", got=example_id, expected=f"0 ... {self.size - 1}")
+        places = ((epoch, self._position(epoch, example_id)) for epoch in range(epochs))
+        return [
+            (epoch * self.steps_per_epoch + position // self.batch_size, position % self.batch_size)
+            for epoch, position in places
+            if position < self.steps_per_epoch * self.batch_size
+        ]
+
+    def _ids_at(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        if not self.shuffle:
+            return np.arange(start, stop)
+        parts = []
+        for window in range(start // self.window, (stop - 1) // self.window + 1):
+            first = window * self.window
+            parts.append(self._window_ids(epoch, window)[max(start - first, 0) : stop - first])
+        return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+
+    def _window_ids(self, epoch: int, window: int) -> np.ndarray:
+        recent = self._recent
+        ids = recent.get((epoch, window))
+        if ids is None:
+            positions = np.arange(window * self.window, min(self.size, (window + 1) * self.window))
+            if self.block is None:
+                ids = permute(positions, self.size, mix(self.seed, epoch, _SHUFFLE))
+            else:
+                inside = permute(positions - positions[0], len(positions), mix(self.seed, epoch, _WINDOW, window))
+                ids = self._blocks(epoch).ids(positions[0] + inside)
+            if len(recent) >= 4:
+                recent.clear()
+            recent[epoch, window] = ids
+        return ids
+
+    def _position(self, epoch: int, example_id: int) -> int:
+        if not self.shuffle:
+            return example_id
+        if self.block is None:
+            return int(unpermute(np.array(example_id), self.size, mix(self.seed, epoch, _SHUFFLE)))
+        window, inside = divmod(int(self._blocks(epoch).positions(np.array(example_id))), self.window)
+        length = min(self.size - window * self.window, self.window)
+        seed = mix(self.seed, epoch, _WINDOW, window)
+        return window * self.window + int(unpermute(np.array(inside), length, seed))
+
+    def _blocks(self, epoch: int) -> _BlockOrder:
+        assert self.block is not None  # noqa: S101 - callers look first
+        return _BlockOrder(self.size, self.block, mix(self.seed, epoch, _BLOCKS))
+
+
+@dataclass(frozen=True)
+class _BlockOrder:
+    """Blocks of consecutive examples, shuffled and laid end to end; the last, short one moves like the others."""
+
+    size: int
+    block: int
+    seed: int
+
+    @property
+    def _count(self) -> int:
+        return -(-self.size // self.block)
+
+    def _gap(self) -> tuple[int, int]:
+        """Where the last block lies, and by how many examples it is shorter than the others."""
+        place = int(unpermute(np.array(self._count - 1), self._count, self.seed))
+        return place, self._count * self.block - self.size
+
+    def ids(self, positions: np.ndarray) -> np.ndarray:
+        place, short = self._gap()
+        # Behind the short block everything has moved up; adding what it lacks makes all blocks equally long.
+        padded = positions + np.where(positions >= (place + 1) * self.block - short, short, 0)
+        return permute(padded // self.block, self._count, self.seed) * self.block + padded % self.block
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        place, short = self._gap()
+        at = unpermute(ids // self.block, self._count, self.seed)
+        return at * self.block + ids % self.block - np.where(at > place, short, 0)

@@ -1,0 +1,248 @@
+"""Batches for training and evaluation: step -> batch is a pure function, and Grain drives it.
+
+A batch is read, augmented and checked as a whole inside one map function over the range of steps, because record by
+record Grain needs hundreds of times as much time. Threads, workers and prefetching decide only *when* a batch is made.
+
+Example:
+    >>> pipeline = Pipeline(source, Order(len(source), 128, seed=0), inputs="image", augment=(Shift(2),),
+    ...                     digest=source.digest, split="train")  # doctest: +SKIP
+    >>> with pipeline.iterate(start=0, stop=468) as batches:  # doctest: +SKIP
+    ...     for batch in batches:
+    ...         ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import grain
+import numpy as np
+
+from datasets.augment import Augmentation
+from datasets.errors import GristmillError, ParameterError, PipelineError, PipelineStateError, SchemaError
+from datasets.schema import Columns, Feature, check_int
+from tasks.batches import Batches
+from tasks.order import Order, uniform
+
+
+class Source(Protocol):
+    """Rows by number: `MappedColumns`, `Shards`, or anything else that has these."""
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """Columns that `read` gives."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, ids: np.ndarray) -> Columns:
+        """Gives rows in the order of `ids`, int64 [N], as fresh arrays."""
+        ...
+
+
+class Pipeline:
+    """One split as batches, in an order and with random changes that depend on nothing but what is given here.
+
+    Args:
+        source: Of the rows.
+        order: Which rows each step sees; of as many examples as `source` has.
+        inputs: Name of the column that `augment` changes.
+        augment: Applied in this order; frozen dataclasses, so that their parameters are part of the state's identity.
+        digest: Of the data, for the state's identity; the same for every cut of the same rows into shards.
+        split: Name of the split, for the state's identity.
+
+    Raises:
+        ParameterError: An augmentation isn't a dataclass with `draws`.
+        PipelineError: Source, order and inputs don't fit each other.
+    """
+
+    def __init__(
+        self, source: Source, order: Order, *, inputs: str, augment: Sequence[Augmentation] = (), digest: str,
+        split: str,
+    ) -> None:  # fmt: skip
+        if len(source) != order.size:
+            raise PipelineError("the order is of another number of records", got=order.size, expected=len(source))
+        if inputs not in source.features:
+            raise PipelineError("the inputs aren't a column", got=inputs, expected=", ".join(source.features))
+        self._transforms = [_identity_of(augmentation) for augmentation in augment]
+        self.source, self.order, self.inputs, self.augment = source, order, inputs, tuple(augment)
+        self.digest, self.split = digest, split
+
+    def batch(self, step: int) -> Columns:
+        """Gives this reader's share of a step's batch, as fresh arrays: [share, *feature.shape] each.
+
+        Raises:
+            SchemaError: A value doesn't fit into the 32 bits that it will have on the device.
+            PipelineError: An augmentation failed; names the step and the record.
+            GristmillError: As the source raised it, with the step and the record.
+        """
+        epoch, ids = self.order.ids(step)
+        try:
+            return self._make(epoch, ids)
+        except GristmillError as error:
+            for name, value in self._where(step, epoch, ids).items():
+                error.facts.setdefault(name, value)
+            raise
+        except (Exception, SystemExit) as error:  # a worker that exits, or StopIteration, would end Grain's stream
+            cause = f"{type(error).__name__}: {error}"
+            raise PipelineError("a batch can't be made", cause=cause, **self._where(step, epoch, ids)) from error
+
+    def dataset(self, start: int, stop: int) -> grain.MapDataset:
+        """Gives the batches of the steps start <= step < stop as a Grain dataset, for transforms of your own.
+
+        Example:
+            >>> mine = pipeline.dataset(0, 100).map(to_grey)  # doctest: +SKIP
+            >>> with Batches(mine, threads=2, prefetch=4) as batches:  # doctest: +SKIP
+            ...     ...
+        """
+        check_int("start", start, 0)
+        check_int("stop", stop, start)
+        return grain.MapDataset.range(start, stop).map(self._batch_of)
+
+    def iterate(self, start: int, stop: int, *, threads: int = 0, prefetch: int = 0, workers: int = 0) -> Batches:
+        """Gives the batches of the steps start <= step < stop; no setting (see `Batches`) changes a batch."""
+
+        def where(index: int) -> dict[str, Any]:
+            epoch, ids = self.order.ids(start + index)
+            return {"step": start + index, "epoch": epoch, "examples": _some(ids)}
+
+        dataset = self.dataset(start, stop)
+        return Batches(dataset, threads=threads, prefetch=prefetch, workers=workers, where=where)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides every batch, as JSON. Readers, threads, workers and shards don't."""
+        return {"digest": self.digest, "split": self.split, "inputs": self.inputs, "transforms": self._transforms} | (
+            self.order.identity
+        )
+
+    def state(self, step: int) -> dict[str, Any]:
+        """Gives, as JSON, that `step` is the next one and what it is a step of."""
+        check_int("step", step, 0)
+        return {"step": step, "identity": self.identity}
+
+    def restore(self, state: Mapping[str, Any]) -> int:
+        """Gives the next step of a state that `state` gave, also with another number of readers.
+
+        Raises:
+            PipelineStateError: It belongs to other batches; names each field that differs, old and new.
+        """
+        step, old = state.get("step"), state.get("identity")
+        if type(step) is not int or step < 0 or not isinstance(old, Mapping):
+            raise PipelineStateError("this is no state of a pipeline", got=dict(state), expected="step and identity")
+        new = self.identity
+        differing = {
+            name: f"was {old.get(name, 'absent')}, now {new.get(name, 'absent')}"
+            for name in [*new, *(set(old) - set(new))]
+            if name not in old or name not in new or old[name] != new[name]
+        }
+        if differing:
+            raise PipelineStateError(
+                f"the state belongs to other batches: {', '.join(differing)} changed", **differing,
+                cure="go back to the old values, or start a new training",
+            )  # fmt: skip
+        return step
+
+    def _batch_of(self, step: Any) -> Columns:  # noqa: ANN401 - Grain gives NumPy's or Python's ints
+        return self.batch(int(step))
+
+    def _make(self, epoch: int, ids: np.ndarray) -> Columns:
+        columns = self.source.read(ids)
+        check_device_range(columns, ids)
+        if self.augment:
+            u = uniform(self.order.seed, epoch, ids, sum(a.draws for a in self.augment))
+            first = 0
+            for augmentation in self.augment:
+                images = columns[self.inputs]
+                changed = augmentation(images, u[:, first : first + augmentation.draws])
+                if changed.shape != images.shape or changed.dtype != images.dtype:
+                    raise PipelineError(
+                        f"{augmentation} changed shape or dtype", got=f"{changed.dtype} {list(changed.shape)}",
+                        expected=f"{images.dtype} {list(images.shape)}",
+                    )  # fmt: skip
+                columns[self.inputs] = changed
+                first += augmentation.draws
+        return columns
+
+    def _where(self, step: int, epoch: int, ids: np.ndarray) -> dict[str, Any]:
+        """Facts about a failed batch; names the example if one alone is to blame."""
+        culprit = _culprit(lambda some: self._make(epoch, some), ids)
+        which = {"examples": _some(ids)} if culprit is None else {"example": culprit}
+        return {"step": step, "epoch": epoch, **which}
+
+
+def evaluation_batches(source: Source, batch_size: int) -> Iterator[tuple[Columns, np.ndarray]]:
+    """Gives every row exactly once and in order, in batches of one size, so that evaluation is compiled once.
+
+    Yields:
+        Columns [batch_size, *feature.shape], and bool [batch_size], False where the last batch repeats row 0 of the
+        split to be full.
+
+    Raises:
+        PipelineError: There are no rows.
+        SchemaError: A value doesn't fit into the 32 bits that it will have on the device.
+    """
+    check_int("batch_size", batch_size, 1)
+    if len(source) == 0:
+        raise PipelineError("there are no records to evaluate")
+    for start in range(0, len(source), batch_size):
+        ids = np.arange(start, start + batch_size)
+        mask = ids < len(source)
+        ids = np.where(mask, ids, 0)
+        columns = source.read(ids)
+        check_device_range(columns, ids)
+        yield columns, mask
+
+
+def check_device_range(columns: Columns, ids: np.ndarray) -> None:
+    """Raises SchemaError if a 64-bit whole number won't fit into the 32 bits that JAX cuts it to without notice."""
+    for name, values in columns.items():
+        if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
+            limits = np.iinfo(np.int32 if values.dtype.kind == "i" else np.uint32)
+            bad = (values < limits.min) | (values > limits.max)
+            if bad.any():
+                at = tuple(int(i) for i in np.argwhere(bad)[0])
+                raise SchemaError(
+                    "a whole number doesn't fit into 32 bits, which is what it has on the device", field=name,
+                    example=int(ids[at[0]]), got=int(values[at]), expected=f"{limits.min} ... {limits.max}",
+                    cure="scale, hash or drop this column in the dataset's reader, or store it as float32",
+                )  # fmt: skip
+
+
+def _identity_of(augmentation: Augmentation) -> dict[str, Any]:
+    name = type(augmentation).__name__
+    if isinstance(augmentation, type) or not dataclasses.is_dataclass(augmentation) or not callable(augmentation):
+        raise ParameterError(
+            f"{name} can't be an augmentation", got=repr(augmentation),
+            expected="an object of a frozen dataclass with `draws` and `__call__(images, u)`",
+        )  # fmt: skip
+    if type(getattr(augmentation, "draws", None)) is not int or augmentation.draws < 0:
+        raise ParameterError(f"{name} doesn't say how many random numbers it draws", expected="draws: ClassVar[int]")
+    try:  # once through JSON, so that it equals what a state file gives back
+        return json.loads(json.dumps({"class": type(augmentation).__qualname__, **dataclasses.asdict(augmentation)}))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"a parameter of {name} isn't JSON", got=repr(augmentation), reason=str(error)) from error
+
+
+def _culprit(make: Callable[[np.ndarray], object], ids: np.ndarray) -> int | None:
+    """The first record with which a batch alone fails, by halving; None if only their combination does."""
+
+    def fails(some: np.ndarray) -> bool:
+        try:
+            make(some)
+        except (Exception, SystemExit):
+            return True
+        return False
+
+    while len(ids) > 1:
+        half = ids[: len(ids) // 2]
+        ids = half if fails(half) else ids[len(ids) // 2 :]
+    return int(ids[0]) if fails(ids) else None
+
+
+def _some(ids: np.ndarray) -> str:
+    shown = ", ".join(str(i) for i in ids[:20].tolist())
+    return shown if len(ids) <= 20 else f"{shown}, ... ({len(ids)} in all)"
