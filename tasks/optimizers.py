@@ -24,6 +24,7 @@ def learning_rate_at(recipe: Recipe, total_steps: int) -> optax.Schedule:
       (Loshchilov & Hutter 2017, https://arxiv.org/abs/1608.03983).
     - "one-cycle": from peak / 25 up to the peak at 30 % of the steps, then down to peak / 250,000 at `total_steps`,
       both as half a cosine (Smith & Topin 2017, https://arxiv.org/abs/1708.07120); the warm-up has no part in it.
+      With fewer than four steps there is no room for a rise, and it starts at the peak.
 
     Raises:
         UnknownNameError: There is no such schedule.
@@ -38,19 +39,12 @@ def learning_rate_at(recipe: Recipe, total_steps: int) -> optax.Schedule:
         case "cosine":
             after = optax.cosine_decay_schedule(peak, total_steps - warmup_steps)
         case "one-cycle":
-            return _one_cycle(peak, total_steps)
+            return optax.cosine_onecycle_schedule(total_steps, peak, pct_start=ONE_CYCLE_RISE)
         case name:
             raise UnknownNameError.among("schedule", name, SCHEDULES)
     if warmup_steps == 0:
         return after
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
-
-
-def _one_cycle(peak: float, total_steps: int) -> optax.Schedule:
-    # optax divides by the length of the rise, which is 0 for fewer than four steps.
-    if int(ONE_CYCLE_RISE * total_steps) == 0:
-        return optax.cosine_decay_schedule(peak, total_steps)
-    return optax.cosine_onecycle_schedule(total_steps, peak, pct_start=ONE_CYCLE_RISE)
 
 
 def build_optimizer(recipe: Recipe, total_steps: int) -> optax.GradientTransformation:
