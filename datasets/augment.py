@@ -26,10 +26,8 @@ from datasets.schema import check_float, check_int
 class Augmentation(Protocol):
     """What `Recipe.augment` holds; a frozen dataclass of your own with these two members works as well."""
 
-    @property
-    def draws(self) -> int:
-        """Random numbers that it needs for an example."""
-        ...
+    draws: ClassVar[int]
+    """Random numbers that it needs for an example."""
 
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives changed copies of images [B, H, W, C] from u, float32 [B, draws], 0 <= u < 1."""
@@ -216,7 +214,7 @@ class Rotate:
     """Turns an image around its centre, bilinear, by an angle that is uniform in -degrees ... degrees.
 
     Attributes:
-        degrees: Greatest angle, at most 180; the numbers u = 0 and u -> 1 turn by it clockwise and anticlockwise.
+        degrees: Greatest angle, at most 180; u = 0 turns by it anticlockwise, u -> 1 clockwise.
     """
 
     degrees: float
