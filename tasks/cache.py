@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,13 @@ class ContentKey(CachePolicy):
         key: Of the stage run.
         store: Where the artifact is.
         records: Folder of the cache records.
+        lost: See `Stage`.
     """
 
     key: str
     store: Store
     records: Path
+    lost: Callable[[Store, Artifact], str | None]
 
     def compute_key(
         self,
@@ -50,13 +53,13 @@ class ContentKey(CachePolicy):
     ) -> str:
         """The key, after a record that doesn't hold is dropped."""
         record = self.records / self.key
-        if record.exists() and (reason := flaw(record, self.store)):
+        if record.exists() and (reason := flaw(record, self.store, self.lost)):
             LOG.warning("%s runs again: %s", task_ctx.task.name, reason)
             record.unlink(missing_ok=True)
         return self.key
 
 
-def flaw(record: Path, store: Store) -> str | None:
+def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | None]) -> str | None:
     """Why a record of the cache can't be used; None when it can."""
     try:
         # Prefect lets a record name the serializer that reads it back: anything but JSON could run code
@@ -71,7 +74,7 @@ def flaw(record: Path, store: Store) -> str | None:
         store.verify(artifact)
     except ArtifactDamaged as error:
         return f"cached {error.what}: {error.facts.get('file')}"
-    return None
+    return lost(store, artifact)
 
 
 def deserves_retry(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:

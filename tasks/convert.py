@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from datasets.errors import SchemaError, SplitError
 from datasets.schema import Block, Columns, Dataset, Files, Rows
 from tasks.artifact import Artifact, Draft
 from tasks.durable import write_json
-from tasks.progress import Bar, bar
-from tasks.records import Shard, write_shards
+from tasks.progress import bar
+from tasks.records import ShardWriter
 from tasks.stage import Job, Run, Stage
 
 ROWS_PER_RECORD = 256
@@ -31,47 +33,53 @@ def convert_raw(job: Job, raw: Artifact) -> Artifact:
     dataset, folder = job.request.dataset, job.store.path(raw)
 
     def fill(draft: Draft) -> None:
-        splits, origins = {}, {}
-        with bar(job.stage, None, "examples") as progress:
-            for name in dataset.splits:
-                origins[name] = []
-                blocks = split_blocks(dataset, name, folder, origins[name], progress)
-                shards = write_shards(draft.folder, name, blocks, dataset.features, rows_per_record=ROWS_PER_RECORD)
-                splits[name] = {"rows": sum(s.rows for s in shards), "shards": [_shard_json(s) for s in shards]}
-                _check_count(name, dataset.splits[name], splits[name]["rows"])
+        origins: dict[str, list[list[Any]]] = {split: [] for split in dataset.splits}
+        with contextlib.ExitStack() as stack, bar(job.stage, None, "examples") as progress:
+            writers = {
+                split: stack.enter_context(
+                    ShardWriter(draft.folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD)
+                )
+                for split in dataset.splits
+            }
+            for split, columns in split_blocks(dataset, folder, origins):
+                writers[split].write(columns)
+                progress.advance(len(next(iter(columns.values()))))
+            shards = {split: writer.finish() for split, writer in writers.items()}
+        for split, rule in dataset.splits.items():
+            _check_count(split, rule, sum(shard.rows for shard in shards[split]))
         write_json(draft.folder / ORIGIN, origins)
-        draft.facts = {"splits": splits, "rows_per_record": ROWS_PER_RECORD, "features": _layout(dataset)}
+        draft.facts = {
+            "splits": {
+                split: {"rows": sum(shard.rows for shard in made), "shards": [asdict(shard) for shard in made]}
+                for split, made in shards.items()
+            },
+            "rows_per_record": ROWS_PER_RECORD,
+            "features": _layout(dataset),
+        }
 
     return job.commit("records", fill)
 
 
-def split_blocks(
-    dataset: Dataset, split: str, folder: Path, origin: list[list[Any]], progress: Bar | None = None
-) -> Iterator[Columns]:
-    """The rows of one split, in the order of the raw files.
+def split_blocks(dataset: Dataset, folder: Path, origins: dict[str, list[list[Any]]]) -> Iterator[tuple[str, Columns]]:
+    """The rows of every split, in the order of the raw files, which are read once.
 
     Args:
         dataset: Whose reader reads.
-        split: Name of the split.
         folder: Of the raw files.
-        origin: Gets [file, first row, count] for each run of consecutive rows.
-        progress: Counts examples.
+        origins: Gets, for each split, [file, first row, count] of each run of consecutive rows.
+
+    Yields:
+        Name of a split and columns of some of its rows.
     """
-    rule, position = dataset.splits[split], 0
+    position = 0
     for block in dataset.read(folder):
         rows = _rows(block)
-        start, stop = _overlap(rule, block.file, position, rows)
+        for split, rule in dataset.splits.items():
+            start, stop = _overlap(rule, block.file, position, rows)
+            if start < stop:
+                _note_origin(origins[split], block.file, block.row + start, stop - start)
+                yield split, {name: column[start:stop] for name, column in block.columns.items()}
         position += rows
-        if start >= stop:
-            continue
-        _note_origin(origin, block.file, block.row + start, stop - start)
-        if progress is not None:
-            progress.advance(stop - start)
-        yield {name: column[start:stop] for name, column in block.columns.items()}
-    if isinstance(rule, Rows) and position < rule.stop:
-        raise SplitError(
-            f"split {split!r} lies outside of the data", got=f"{position} rows", expected=f"at least {rule.stop}"
-        )
 
 
 def _overlap(rule: Rows | Files, file: str, position: int, rows: int) -> tuple[int, int]:
@@ -108,7 +116,7 @@ def _check_count(split: str, rule: Rows | Files, rows: int) -> None:
     if rows == 0:
         raise SplitError(f"split {split!r} is empty", got="0 rows", expected=rule)
     if expected is not None and rows != expected:
-        raise SplitError(f"split {split!r} has another number of rows", got=rows, expected=expected)
+        raise SplitError(f"split {split!r} has another number of rows than stated", got=rows, expected=expected)
 
 
 def _layout(dataset: Dataset) -> dict[str, Any]:
@@ -117,10 +125,6 @@ def _layout(dataset: Dataset) -> dict[str, Any]:
         name: {"dtype": np.dtype(feature.dtype).str, "shape": list(feature.shape)}
         for name, feature in dataset.features.items()
     }
-
-
-def _shard_json(shard: Shard) -> dict[str, Any]:
-    return {"name": shard.name, "rows": shard.rows, "sha256": shard.sha256, "bytes": shard.bytes}
 
 
 def _reads(run: Run) -> dict[str, Any]:

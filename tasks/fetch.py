@@ -10,7 +10,7 @@ from datasets.errors import FetchError
 from tasks.artifact import Artifact, Draft
 from tasks.download import copy_local, digest_local, fetch_file
 from tasks.progress import bar
-from tasks.request import Request
+from tasks.request import Request, check
 from tasks.stage import Job, Run, Stage
 
 
@@ -41,12 +41,14 @@ def fetch_raw(job: Job) -> Artifact:
     return job.commit("raw", fill)
 
 
-def check_raw(request: Request) -> None:
-    """Looks at raw files that are local before any work starts, also when the cache could answer without them.
+def prepared(dataset: str, **parameters: Any) -> Request:  # noqa: ANN401 - see `check`
+    """The checked request; raw files that are on this machine are looked at too, also when the cache could do without.
 
     Raises:
-        FetchError: One is missing or isn't what the dataset file pins.
+        UsageError: As `check`.
+        FetchError: A raw file is missing or isn't what the dataset file pins.
     """
+    request = check(dataset, **parameters)
     if (folder := local_folder(request)) is not None:
         for file in request.dataset.source.files:
             digest = digest_local(folder, file, request.dataset.source.suffix)
@@ -56,6 +58,7 @@ def check_raw(request: Request) -> None:
                     expected=f"sha256 {file.sha256}",
                     cure="give the folder of the original files, or pin the new file in the dataset file",
                 )  # fmt: skip
+    return request
 
 
 def local_folder(request: Request) -> Path | None:

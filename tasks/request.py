@@ -91,3 +91,11 @@ def check(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
         (Path.cwd() / raw) if raw is not None else None, checkpoint_every,
     )  # fmt: skip
+
+
+def run_name() -> str:
+    """Name of the current flow run, from its parameters: "mnist epochs=3 seed=1"."""
+    from prefect.runtime import flow_run
+
+    given = {name: value for name, value in flow_run.parameters.items() if value is not None and name in RECIPE_FIELDS}
+    return " ".join([str(flow_run.parameters["dataset"]), *(f"{name}={value}" for name, value in given.items())])

@@ -1,7 +1,7 @@
 """The Prefect server that a command talks to: the one at the configured address if it answers, else one of its own.
 
-An own server is a child process on a free port of 127.0.0.1. It shares the database with `make serve`, so the history is
-one, and the kernel ends it when this process dies, `kill -9` included: no orphan is left behind.
+An own server is a child process on a free port of 127.0.0.1. It shares the database with `make serve`, so the history
+is one, and the kernel ends it when this process dies, `kill -9` included: no orphan is left behind.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ SECONDS_TO_STOP = 20
 def configure() -> None:
     """Puts the settings of `prefect.toml` into the environment, where nothing else is set.
 
-    Call it before Prefect is imported. The database and the profile are the checkout's own (`.prefect/`), so that another
-    Prefect version on the same account is never migrated by ours.
+    Must be called before Prefect is imported. The database and the profile are the checkout's own (`.prefect/`), so
+    that another Prefect version on the same account is never migrated by ours.
     """
-    settings = tomllib.loads((CHECKOUT / "prefect.toml").read_text(encoding="utf-8"))
-    for name, value in _flat("PREFECT", settings):
+    for name, value in _flat("PREFECT", _settings()):
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
     os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
+
+
+def _settings() -> dict[str, Any]:
+    return tomllib.loads((CHECKOUT / "prefect.toml").read_text(encoding="utf-8"))
 
 
 def _flat(prefix: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -60,28 +63,35 @@ def answers(api: str) -> bool:
 
 @contextlib.contextmanager
 def connected() -> Iterator[str]:
-    """The address of a server that answers, in PREFECT_API_URL while the context is open.
+    """The address of a server that answers; Prefect talks to it while the context is open.
 
     Raises:
         ServeError: None answers and an own one can't be started, or the user set an address at which nothing answers.
     """
-    asked = os.environ.get("PREFECT_API_URL", "")
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
     configure()
     api = os.environ["PREFECT_API_URL"].rstrip("/")
     if answers(api):
-        yield api
+        with temporary_settings({PREFECT_API_URL: api}):
+            yield api
         return
-    if asked:
+    if api != dict(_flat("PREFECT", _settings()))["PREFECT_API_URL"]:
         raise ServeError(
-            "no Prefect server answers at PREFECT_API_URL", got=asked, cure="start it, or unset PREFECT_API_URL",
-        )  # fmt: skip
+            "no Prefect server answers at PREFECT_API_URL", got=api, cure="start it, or unset PREFECT_API_URL"
+        )
     process, api = start_embedded()
-    os.environ["PREFECT_API_URL"] = api
     try:
         wait_until_healthy(process, api)
-        yield api
+        with temporary_settings({PREFECT_API_URL: api}):
+            try:
+                yield api
+            finally:  # the last log lines and states, before the server that takes them is gone
+                APILogHandler().flush()
+                EventsWorker.drain_all(timeout=SECONDS_TO_STOP)
     finally:
-        os.environ.pop("PREFECT_API_URL", None)
         stop(process)
 
 

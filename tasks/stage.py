@@ -105,6 +105,7 @@ class Stage:
         libraries: Distributions whose version decides the bytes.
         advisory: Inputs that only tell how to work faster, or that were checked before; they don't count in the key.
         code: More code that decides the bytes, as "module:name", given the request; such as the model.
+        lost: What the stage made besides its artifact and is gone, given a cached artifact; None if all is there.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Stage:
     libraries: tuple[str, ...] = ()
     advisory: frozenset[str] = frozenset()
     code: Callable[[Request], tuple[str, ...]] = lambda request: ()
+    lost: Callable[[Store, Artifact], str | None] = lambda store, artifact: None
 
     def __call__(self, run: Run, **inputs: Artifact) -> Artifact:
         """Takes the artifact from the cache or makes it; one process at a time works on a key, others wait.
@@ -139,7 +141,8 @@ class Stage:
         records = run.store.root / "cache"
         wrapped = task(
             name=self.name, task_run_name=f"{self.name} {run.request.name}", persist_result=True,
-            cache_policy=ContentKey(key=job.key, store=run.store, records=records), result_storage=records,
+            cache_policy=ContentKey(key=job.key, store=run.store, records=records, lost=self.lost),
+            result_storage=records,
             result_serializer="json", cache_result_in_memory=False, retries=RETRIES,
             retry_delay_seconds=exponential_backoff(backoff_factor=2), retry_jitter_factor=1.0,
             retry_condition_fn=deserves_retry,

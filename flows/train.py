@@ -1,0 +1,84 @@
+"""Raw data to a proven model: fetch > convert > validate > feed > fit > evaluate > promote.
+
+python -m flows.train mnist --epochs 3 --learning-rate 1e-3
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+from pydantic import Field
+
+from tasks.command import Command
+from tasks.convert import convert
+from tasks.evaluate import evaluate
+from tasks.feed import feed
+from tasks.fetch import fetch, prepared
+from tasks.fit import fit
+from tasks.promote import promote
+from tasks.publish import publish
+from tasks.request import run_name
+from tasks.stage import Run
+from tasks.summary import show, summarise
+from tasks.validate import validate
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+@flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False)
+def train(
+    dataset: str,
+    model: str | None = None,
+    epochs: Count | None = None,
+    batch_size: Count | None = None,
+    learning_rate: Number | None = None,
+    seed: Annotated[int, Field(strict=True, ge=0)] | None = None,
+    store: str | None = None,
+    raw: str | None = None,
+    checkpoint_every: Count = 200,
+) -> dict[str, Any]:
+    """Trains the model of a dataset and promotes it if it is better than the champion.
+
+    Args:
+        dataset: Name of a file under `datasets/`.
+        model: Name of a file under `tasks/models/`; the dataset file's if empty, as with all below.
+        epochs: Passes over the train split.
+        batch_size: Examples a step.
+        learning_rate: Peak of the schedule.
+        seed: Of the first weights, the order of examples, dropout and augmentation.
+        store: Folder of the artifacts.
+        raw: Folder of raw files to use instead of the dataset's source.
+        checkpoint_every: Steps between checkpoints.
+    """
+    run = Run(prepared(
+        dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, model=model, epochs=epochs,
+        batch_size=batch_size, learning_rate=learning_rate, seed=seed,
+    ))  # fmt: skip
+    raw_files = fetch(run)
+    records = convert(run, raw=raw_files)
+    report = validate(run, records=records)
+    plan = feed(run, records=records, report=report)
+    weights = fit(run, records=records, report=report, plan=plan)
+    evaluation = evaluate(run, records=records, weights=weights)
+    promote(run, records=records, weights=weights, evaluation=evaluation)
+    summary = summarise(run, str(flow_run.id))
+    publish(run, summary)
+    return summary
+
+
+if __name__ == "__main__":
+    command = Command("flows.train", __doc__)
+    command.add("dataset", help="name of a file under datasets/")
+    command.add("--model", help="name of a file under tasks/models/")
+    command.add("--epochs", help="passes over the train split")
+    command.add("--batch-size", help="examples a step")
+    command.add("--learning-rate", help="peak of the schedule")
+    command.add("--seed", help="of weights, order, dropout and augmentation")
+    command.add("--store", help="folder of the artifacts, relative to the checkout (default: store)", text=True)
+    command.add("--raw", help="folder of raw files to use instead of the source", text=True)
+    command.add("--checkpoint-every", help="steps between checkpoints (default: 200)")
+    sys.exit(command.run(train, show, before=prepared))

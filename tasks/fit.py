@@ -1,0 +1,52 @@
+"""Stage `fit`: trains the model of the recipe, or goes on with a training that was stopped, and keeps the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.artifact import Artifact
+from tasks.request import Request
+from tasks.stage import Job, Run, Stage
+
+
+def fit_model(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Artifact:
+    """Weights after the recipe's epochs, with the metrics of every step.
+
+    The checkpoints of a training lie in a folder named by this stage's key, so a retry, a rerun or tomorrow's run of
+    the same thing goes on with the same training, and anything else starts its own.
+
+    Raises:
+        StoreError: The report vouches for other records than these.
+        NonFiniteError: A loss or gradient was NaN or infinite.
+        TraceBudgetExceeded: The step needed another trace.
+        CheckpointError: A checkpoint can't be written or read.
+    """
+    from tasks.training import train  # JAX loads only when there is something to train
+
+    return train(job, records, report, plan)
+
+
+def _reads(run: Run) -> dict[str, Any]:
+    dataset = run.request.dataset
+    return {
+        "recipe": dataset.recipe,
+        "inputs": dataset.inputs,
+        "label": dataset.label,
+        "classes": len(dataset.features[dataset.label].classes),
+        "layout": {name: (feature.dtype, feature.shape) for name, feature in dataset.features.items()},
+    }
+
+
+def model_code(request: Request) -> tuple[str, ...]:
+    """The model is found by name, so its code is named here: no import leads to it."""
+    return (f"tasks.models.{request.dataset.recipe.model}:build",)
+
+
+fit = Stage(
+    "fit",
+    fit_model,
+    _reads,
+    libraries=("jax", "jaxlib", "flax", "optax", "numpy"),
+    advisory=frozenset({"report", "plan"}),
+    code=model_code,
+)

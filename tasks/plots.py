@@ -1,0 +1,75 @@
+"""Plots as PNG bytes; equal data gives equal bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+
+def loss_curve(history: Sequence[dict[str, Any]]) -> bytes:
+    """Loss of every train step with its running mean, and test loss and accuracy after each epoch.
+
+    Args:
+        history: Rows of the metric log.
+    """
+    steps = [row for row in history if "loss" in row]
+    tests = [row for row in history if "test_loss" in row]
+    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    x, loss = np.array([row["step"] for row in steps]), np.array([row["loss"] for row in steps])
+    axes.plot(x, loss, color="#b8c4d6", linewidth=0.8, label="train loss, each step")
+    width = max(1, len(loss) // 50)
+    axes.plot(
+        x[width - 1 :], np.convolve(loss, np.ones(width) / width, "valid"), color="#27548a", label=f"mean of {width}"
+    )
+    axes.plot([r["step"] for r in tests], [r["test_loss"] for r in tests], "o-", color="#c2571a", label="test loss")
+    axes.set(xlabel="step", ylabel="cross-entropy", yscale="log")
+    axes.grid(alpha=0.3)
+    right = axes.twinx()
+    right.plot(
+        [r["step"] for r in tests], [r["test_accuracy"] for r in tests], "s--", color="#3a7d44", label="test accuracy"
+    )
+    right.set_ylabel("accuracy")
+    handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
+    axes.legend(handles=handles, loc="upper right", fontsize=8)
+    return _png(figure)
+
+
+def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
+    """Counts of (true class, predicted class).
+
+    Args:
+        counts: int [classes, classes], rows are the truth.
+        classes: Names by index.
+    """
+    figure = Figure(figsize=(5.2, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    index = range(len(classes))
+    axes.set_xticks(index, classes, rotation=45 if max(map(len, classes)) > 3 else 0, ha="right")
+    axes.set_yticks(index, classes)
+    axes.set(xlabel="predicted", ylabel="truth")
+    if len(classes) <= 20:
+        for i, j in np.argwhere(counts):
+            axes.text(
+                j,
+                i,
+                str(counts[i, j]),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if share[i, j] > 0.5 else "black",
+            )
+    return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
+    return file.getvalue()

@@ -1,0 +1,85 @@
+"""A model in eval mode as one compiled program with a trace budget; every example of a split exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from datasets.schema import Columns, Feature
+from tasks.budget import TraceBudget
+from tasks.contracts import device_dtype, example_cross_entropy
+from tasks.eval_step import pad_batch
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of each example of a split, in the order of the examples.
+
+    Attributes:
+        labels: int32 [N], the truth.
+        logits: float32 [N, classes].
+        losses: float32 [N], cross-entropy.
+    """
+
+    labels: np.ndarray
+    logits: np.ndarray
+    losses: np.ndarray
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """int64 [N], the class with the greatest logit."""
+        return self.logits.argmax(axis=1)
+
+
+class Predictor:
+    """Compiles a model's forward pass when it is made.
+
+    Args:
+        model: In eval mode; not changed.
+        inputs: Name of the feature that it sees.
+        label: Name of the feature that it predicts.
+        feature: Of `inputs`.
+        batch_size: Rows of the compiled program; a shorter last batch is padded and masked.
+
+    Attributes:
+        budget: Its traces and compilations.
+    """
+
+    def __init__(self, model: nnx.Module, inputs: str, label: str, feature: Feature, batch_size: int) -> None:
+        self.inputs, self.label, self.batch_size = inputs, label, batch_size
+        self.budget = TraceBudget("predict", 1)
+        graph, state = nnx.split(model)
+        self._state = nnx.as_pure(state)
+
+        def forward(state: Any, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:  # noqa: ANN401
+            logits = nnx.merge(graph, state)(x)
+            return logits, example_cross_entropy(logits, labels)
+
+        shape = (batch_size, *feature.shape)
+        self._compiled = self.budget.compile(
+            forward, self._state, jax.ShapeDtypeStruct(shape, device_dtype(feature.dtype)),
+            jax.ShapeDtypeStruct((batch_size,), np.int32),
+        )  # fmt: skip
+
+    def predict(self, size: int, read: Callable[[np.ndarray], Columns]) -> Predictions:
+        """Runs over examples 0 ... size - 1.
+
+        Args:
+            size: Number of examples.
+            read: Gives the columns of some examples by their ids, int64 [n].
+        """
+        labels, logits, losses = [], [], []
+        for start in range(0, size, self.batch_size):
+            batch = read(np.arange(start, min(start + self.batch_size, size)))
+            rows = len(batch[self.label])
+            padded = pad_batch({name: batch[name] for name in (self.inputs, self.label)}, self.batch_size)
+            out = jax.device_get(self._compiled(self._state, padded[self.inputs], padded[self.label].astype(np.int32)))
+            labels.append(batch[self.label])
+            logits.append(out[0][:rows])
+            losses.append(out[1][:rows])
+        return Predictions(np.concatenate(labels), np.concatenate(logits), np.concatenate(losses))

@@ -1,0 +1,119 @@
+"""The registry of a dataset's models: immutable versions, and one pointer to the champion that moves atomically.
+
+<store>/models/<dataset>/<version>/     weights, model card, metrics, manifest; never changed
+<store>/models/<dataset>/champion.json  which version is the champion, and which one was before it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+from datasets.errors import ArtifactDamaged, StoreError
+from tasks.artifact import Artifact, Draft, Store
+from tasks.durable import read_json, write_json
+from tasks.lock import Lock
+
+KIND = "models"
+POINTER = "champion.json"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The model that is in use.
+
+    Attributes:
+        version: Its name, such as "v3".
+        model: Handle of its folder.
+        weights: Digest of the weights artifact that it was made from.
+        previous: Digest of the weights that were champion before it; None for the first.
+    """
+
+    version: str
+    model: Artifact
+    weights: str
+    previous: str | None
+
+
+class Registry:
+    """The models of one dataset.
+
+    Args:
+        store: Where they are.
+        dataset: Name of the dataset.
+    """
+
+    def __init__(self, store: Store, dataset: str) -> None:
+        self.store, self.dataset = store, dataset
+        self.folder = store.root / KIND / dataset
+        self.pointer = self.folder / POINTER
+
+    def champion(self) -> Champion | None:
+        """The champion, its folder verified byte by byte; None if nothing was ever promoted.
+
+        Raises:
+            ArtifactDamaged: The pointer or the champion's folder was damaged; it isn't replaced silently.
+        """
+        if not self.pointer.exists():
+            return None
+        try:
+            value = read_json(self.pointer)
+            champion = Champion(value["version"], Artifact(**value["model"]), value["weights"], value["previous"])
+        except (KeyError, TypeError) as error:
+            raise ArtifactDamaged("the champion's pointer is damaged", file=self.pointer, got=repr(error)) from error
+        self.store.verify(champion.model)
+        return champion
+
+    def lock(self) -> Lock:
+        """One process at a time changes the registry."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Lock(self.folder / ".lock")
+
+    def add(self, weights: Artifact, extra: dict[str, Any]) -> Artifact:
+        """A version with these weights: a new one, or the one that a killed promotion left.
+
+        Args:
+            weights: Copied into the version.
+            extra: JSON files by name.
+        """
+        for version in self.versions():
+            made = self.store.find(KIND, self.dataset, version)
+            if made is None or self.store.facts(made)["weights"] != weights.digest:
+                continue
+            with contextlib.suppress(ArtifactDamaged):  # a damaged version is left as it is, and a sound one made
+                self.store.verify(made)
+                return made
+        version = f"v{max((int(v[1:]) for v in self.versions()), default=0) + 1}"
+
+        def fill(draft: Draft) -> None:
+            shutil.copytree(self.store.path(weights), draft.folder, dirs_exist_ok=True)
+            (draft.folder / "manifest.json").rename(draft.folder / "training.json")
+            for name, value in extra.items():
+                write_json(draft.folder / name, value)
+            draft.facts = {"weights": weights.digest, "version": version}
+
+        return self.store.commit(KIND, self.dataset, version, fill, {})
+
+    def versions(self) -> list[str]:
+        """Names of the versions, in the order in which they were made."""
+        names = [path.name for path in self.folder.glob("v*") if path.name[1:].isdigit()]
+        return sorted(names, key=lambda name: int(name[1:]))
+
+    def crown(self, model: Artifact) -> Champion:
+        """Makes a version the champion; a crash leaves the old one or this one.
+
+        Raises:
+            StoreError: There is no such version.
+        """
+        weights = self.store.facts(model)["weights"]
+        if model.key not in self.versions():
+            raise StoreError("there is no such version", got=model.key, known=", ".join(self.versions()))
+        before = self.champion()
+        previous = before.previous if before and before.weights == weights else before.weights if before else None
+        champion = Champion(model.key, model, weights, previous)
+        write_json(self.pointer, {
+            "version": champion.version, "model": model.to_json(), "weights": weights, "previous": previous,
+        })  # fmt: skip
+        return champion

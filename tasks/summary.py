@@ -1,0 +1,89 @@
+"""What a run did, as JSON for machines and as a table for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.artifact import Artifact
+from tasks.registry import Registry
+from tasks.stage import Outcome, Run
+
+
+def summarise(run: Run, run_id: str) -> dict[str, Any]:
+    """The summary of a finished run, as JSON.
+
+    Args:
+        run: All of its stages done.
+        run_id: Prefect's id of the flow run.
+    """
+    by_name = {outcome.name: outcome for outcome in run.outcomes}
+    fit, evaluation = by_name["fit"].notes, run.store.facts(by_name["evaluate"].artifact)
+    decision = run.store.facts(by_name["promote"].artifact)
+    champion = Registry(run.store, run.request.name).champion()
+    traces = {**fit["traces"], "predict": by_name["evaluate"].notes["traces"]}
+    return {
+        "run": run_id,
+        "dataset": run.request.name,
+        "about": run.request.dataset.about,
+        "stages": [_stage_json(outcome) for outcome in run.outcomes],
+        "metrics": {name: evaluation[name] for name in ("accuracy", "loss", "correct", "examples")},
+        "champion": None if champion is None else champion.version,
+        "decision": {name: decision[name] for name in ("promoted", "reason")},
+        "steps": run.store.facts(by_name["fit"].artifact)["steps"],
+        "parameters": run.store.facts(by_name["fit"].artifact)["parameters"],
+        "examples_per_second": fit["examples_per_second"],
+        "traces": {name: [report["used"], report["budget"]] for name, report in traces.items()},
+        "compiled": {name: "from cache" if report["from_cache"] else "compiled" for name, report in traces.items()},
+        "skipped_batches": fit["skipped_batches"],
+        "input_wait": fit["input_wait"],
+        "artifacts": {outcome.name: str(run.store.path(outcome.artifact)) for outcome in run.outcomes},
+    }
+
+
+def _stage_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": outcome.name, "key": outcome.key, "state": outcome.state, "seconds": round(outcome.seconds, 3),
+        "digest": outcome.artifact.digest,
+    }  # fmt: skip
+
+
+def show(summary: dict[str, Any], console: Console) -> None:
+    """Prints the table that ends a run."""
+    table = Table(title=f"train/{summary['dataset']}", title_justify="left", show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows(summary):
+        table.add_row(name, value)
+    console.print(table)
+
+
+def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The lines of the table: what, and how much."""
+    metrics, speed, wait = summary["metrics"], summary["examples_per_second"], summary["input_wait"]
+    states = {stage["name"]: stage["state"] for stage in summary["stages"]}
+    cached = [name for name, state in states.items() if state == "cached"]
+    return [
+        ("data", summary["about"]),
+        ("test accuracy", f"{metrics['accuracy']:.2%} ({metrics['correct']:,} of {metrics['examples']:,})"),
+        ("test loss", f"{metrics['loss']:.4f}"),
+        ("steps", f"{summary['steps']:,}"),
+        ("parameters", f"{summary['parameters']:,}"),
+        ("examples/s", "-" if speed is None else f"{speed:,.0f}"),
+        ("input wait", "-" if wait is None else f"{wait:.1%} of the training time"),
+        ("traces", ", ".join(f"{name} {used} of {budget}" for name, (used, budget) in summary["traces"].items())),
+        ("programs", ", ".join(f"{name} {how}" for name, how in summary["compiled"].items())),
+        ("skipped batches", str(summary["skipped_batches"])),
+        ("stages", ", ".join(f"{name} {state}" for name, state in states.items())),
+        ("cached", f"{len(cached)} of {len(states)}"),
+        ("champion", f"{summary['champion']} ({summary['decision']['reason']})"),
+        ("weights", summary["artifacts"]["fit"]),
+        ("evaluation", summary["artifacts"]["evaluate"]),
+    ]
+
+
+def artifact_of(run: Run, stage: str) -> Artifact:
+    """The artifact that a stage of a run gave."""
+    return next(outcome.artifact for outcome in run.outcomes if outcome.name == stage)

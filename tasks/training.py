@@ -1,0 +1,209 @@
+"""The training loop: feed, guarded step, metrics, checkpoints; stopped anywhere, it goes on bit for bit.
+
+The position in the data is the step, because the order of examples is a pure function of it. A checkpoint holds the
+whole carry (model, optimizer, random state, step) and the identity of the pipeline; the metric log is cut back to it.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from datasets.errors import TrainingError
+from tasks.artifact import Artifact, Draft
+from tasks.checkpoint import Checkpoints
+from tasks.compiled import use_compilation_cache
+from tasks.contracts import check_batch, cross_entropy, example_cross_entropy
+from tasks.durable import write_bytes
+from tasks.eval_step import EvalStep
+from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
+from tasks.firewall import Firewall
+from tasks.metric_log import MetricLog
+from tasks.optimizers import build_optimizer, learning_rate_at
+from tasks.pipeline import Pipeline
+from tasks.progress import Bar, bar
+from tasks.signals import StopSignal
+from tasks.stage import Job
+from tasks.step import Batch, Carry, TrainStep
+from tasks.weights import build_model, save_weights
+
+FETCH_EVERY = 25
+METRICS = "metrics.jsonl"
+
+
+def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Artifact:
+    """Does the work of stage `fit`; see there."""
+    check_vouched(job.store, records, report)
+    job.store.verify(records)
+    use_compilation_cache(job.store.root / "compiled")
+    folder = job.store.root / "checkpoints" / job.request.name / job.key
+    training = Training(job, records, asdict(chosen_setting(job.store, plan)), folder)
+    carry = training.run()
+    job.notes.update(training.notes())
+
+    def fill(draft: Draft) -> None:
+        save_weights(draft.folder, training.step.model(carry), job.request.dataset)
+        write_bytes(draft.folder / METRICS, (folder / METRICS).read_bytes())
+        draft.facts = {"records": records.digest, "steps": training.total, "parameters": training.parameters}
+
+    return job.commit("weights", fill)
+
+
+class Training:
+    """One training, from its first step or from its newest checkpoint to its last step.
+
+    Attributes:
+        step: The compiled train step.
+        total: Steps of the whole training.
+        parameters: How many numbers are learned.
+    """
+
+    def __init__(self, job: Job, records: Artifact, setting: dict[str, int], folder: Path) -> None:
+        dataset, recipe = job.request.dataset, job.request.dataset.recipe
+        self.job, self.dataset, self.recipe, self.folder, self.setting = job, dataset, recipe, folder, setting
+        self.pipeline: Pipeline = open_pipeline(job.store, job.request, records)
+        self.total = self.pipeline.order.total_steps(recipe.epochs)
+        classes = len(dataset.features[dataset.label].classes)
+        model = build_model(
+            recipe.model, dataset.features[dataset.inputs], classes, dropout=recipe.dropout, seed=recipe.seed
+        )
+        self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(model, nnx.Param)))
+        self.step = TrainStep(
+            model, build_optimizer(recipe, self.total), self._loss, dataset.features, recipe.batch_size
+        )
+        self.eval_step = EvalStep(
+            model, self._example_metrics, dataset.features, recipe.batch_size, self.step.abstract_carry()
+        )
+        self.rate = learning_rate_at(recipe, self.total)
+        self.test = columns(job.store, job.request, records, "test")
+        self.resumed_from: int | None = None
+        self.seconds = self.waited = 0.0
+        self.cost: dict[str, Any] = {}
+        self.skipped = 0
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:  # noqa: ANN401
+        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
+        loss = cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
+        return loss, {"accuracy": (logits.argmax(axis=1) == labels).mean()}
+
+    def _example_metrics(self, model: Any, batch: Batch) -> dict[str, jax.Array]:  # noqa: ANN401
+        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
+        return {"test_loss": example_cross_entropy(logits, labels), "test_accuracy": logits.argmax(axis=1) == labels}
+
+    def run(self) -> Carry:
+        """Trains to the last step and gives the carry after it.
+
+        Raises:
+            NonFiniteError: A loss or gradient was NaN or infinite; the last checkpoint is from before it.
+        """
+        with Checkpoints(self.folder, keep_last=2, keep_best=0, metric=None) as checkpoints:
+            restored = checkpoints.restore_latest(self.step.abstract_carry())
+            carry = self.step.initial_carry() if restored is None else restored.state
+            start = 0
+            if restored is not None:
+                start = self.resumed_from = self.pipeline.restore(restored.meta["pipeline"])
+            log = MetricLog(self.folder / METRICS, start)
+            try:
+                with StopSignal() as stop, bar("fit", self.total, "steps") as progress:
+                    progress.move_to(start)
+                    carry = self._steps(carry, start, checkpoints, log, stop, progress)
+            finally:
+                log.close()
+            checkpoints.wait()
+            if int(carry.step) < self.total:  # a handler that lets the process live must not make half a model
+                raise TrainingError("the training was stopped", step=int(carry.step), checkpoint=self.folder)
+            self.cost = asdict(checkpoints.cost)
+        return carry
+
+    def _steps(
+        self, carry: Carry, start: int, checkpoints: Checkpoints, log: MetricLog, stop: StopSignal, progress: Bar
+    ) -> Carry:
+        firewall = Firewall(
+            self.step, every=FETCH_EVERY, folder=self.job.store.root / "capsules" / self.job.request.name,
+            context={"dataset": self.job.request.name, "changes": self.job.request.changed, "key": self.job.key},
+        )  # fmt: skip
+        pending: list[dict[str, jax.Array]] = []
+        began = time.perf_counter()
+        for at, batch in self._batches(start):
+            ids = self.pipeline.order.ids(at)[1].tolist()
+            check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
+            carry, metrics = self.step(carry, batch)
+            firewall.observe(at, batch, ids, metrics)
+            pending.append(metrics)
+            done = at + 1
+            last, due = done == self.total, done % self.job.request.checkpoint_every == 0
+            epoch_ends = done % self.pipeline.order.steps_per_epoch == 0
+            look = last or due or epoch_ends or stop.received is not None
+            if look or len(pending) == FETCH_EVERY:
+                firewall.check(carry, now=True)
+                rows = self._rows(done - len(pending), pending)
+                log.append(rows)
+                speed = (done - start) * self.recipe.batch_size / (time.perf_counter() - began)
+                progress.move_to(done, f"loss {rows[-1]['loss']:.4f}, {speed:,.0f} examples/s")
+                pending = []
+            if epoch_ends:
+                log.append([self._evaluate(carry, at)])
+            if last or due or stop.received is not None:
+                log.sync()
+                checkpoints.save(done, carry, meta={"pipeline": self.pipeline.state(done), "versions": versions()})
+            if stop.received is not None and not last:
+                break
+        self.seconds = time.perf_counter() - began
+        self.skipped = int(carry.skipped)
+        return carry
+
+    def _batches(self, start: int) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        """Step and batch; what is spent waiting for batches is counted."""
+        with self.pipeline.iterate(start, self.total, **self.setting) as batches:
+            for at in range(start, self.total):
+                asked = time.perf_counter()
+                batch = next(batches)
+                self.waited += time.perf_counter() - asked
+                yield at, batch
+
+    def _rows(self, first: int, pending: list[dict[str, jax.Array]]) -> list[dict[str, Any]]:
+        """One row of the metric log for each step, fetched in one go."""
+        return [
+            {
+                "step": at,
+                "epoch": self.pipeline.order.epoch(at),
+                "loss": float(row["loss"]),
+                "accuracy": float(row["accuracy"]),
+                "grad_norm": float(row["grad_norm"]),
+                "learning_rate": float(np.asarray(self.rate(at))),
+            }
+            for at, row in enumerate(jax.device_get(pending), first)
+        ]
+
+    def _evaluate(self, carry: Carry, at: int) -> dict[str, Any]:
+        size, batch_size = len(self.test), self.recipe.batch_size
+        batches = (self.test.read(np.arange(i, min(i + batch_size, size))) for i in range(0, size, batch_size))
+        means = self.eval_step.evaluate(carry, batches)
+        return {"step": at, "epoch": self.pipeline.order.epoch(at), **means}
+
+    def notes(self) -> dict[str, Any]:
+        """What this process measured, for the summary: nothing of it decides the weights."""
+        steps = self.total - (self.resumed_from or 0)
+        return {
+            "resumed_from": self.resumed_from,
+            "steps": steps,
+            "examples_per_second": steps * self.recipe.batch_size / self.seconds if self.seconds else None,
+            "input_wait": self.waited / self.seconds if self.seconds else None,
+            "traces": {"train": self.step.report(), "eval": self.eval_step.budget.report()},
+            "skipped_batches": self.skipped,
+            "checkpoints": self.cost,
+        }
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the bits of a training."""
+    return {"python": platform.python_version(), **{n: version(n) for n in ("jax", "jaxlib", "flax", "optax")}}

@@ -1,0 +1,83 @@
+"""A trained model on disk: its arrays in a safetensors file, and in JSON what it takes to build it again.
+
+Format: https://huggingface.co/docs/safetensors; a header in JSON, then raw little-endian arrays. Equal arrays give
+equal bytes, nothing in it can run code, and any language reads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from safetensors.numpy import load_file, save
+
+from datasets.errors import CheckpointMismatch
+from datasets.schema import Dataset, Feature
+from tasks.durable import read_json, write_bytes, write_json
+
+WEIGHTS = "weights.safetensors"
+MODEL = "model.json"
+LEARNED = (nnx.Param, nnx.BatchStat)
+
+
+def build_model(name: str, feature: Feature, classes: int, *, dropout: float, seed: int) -> nnx.Module:
+    """A fresh model of `tasks/models/<name>.py`; the seed decides its first weights and its dropout."""
+    module = importlib.import_module(f"tasks.models.{name}")
+    return module.build(feature, classes, dropout=dropout, rngs=nnx.Rngs(params=seed, dropout=seed + 1))
+
+
+def save_weights(folder: Path, model: nnx.Module, dataset: Dataset) -> None:
+    """Writes `weights.safetensors` (parameters and BatchNorm statistics) and `model.json` into `folder`."""
+    arrays = {path: np.ascontiguousarray(jax.device_get(leaf)) for path, leaf in _leaves(model).items()}
+    write_bytes(folder / WEIGHTS, save(arrays))
+    write_json(folder / MODEL, {
+        "model": dataset.recipe.model,
+        "inputs": dataset.inputs,
+        "label": dataset.label,
+        "feature": asdict(dataset.features[dataset.inputs]),
+        "classes": list(dataset.features[dataset.label].classes),
+    })  # fmt: skip
+
+
+def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
+    """The model in eval mode, and its `model.json`.
+
+    Raises:
+        CheckpointMismatch: The arrays on disk aren't those of the model that today's code builds; each is named.
+    """
+    card = read_json(folder / MODEL)
+    feature = Feature(**{**card["feature"], "shape": tuple(card["feature"]["shape"]), "classes": ()})
+    model = build_model(card["model"], feature, len(card["classes"]), dropout=0.0, seed=0)
+    arrays, wanted = load_file(folder / WEIGHTS), _leaves(model)
+    differences = [
+        f"{path}: stored {_describe(arrays.get(path))}, wanted {_describe(wanted.get(path))}"
+        for path in sorted({*arrays, *wanted})
+        if _describe(arrays.get(path)) != _describe(wanted.get(path))
+    ]
+    if differences:
+        raise CheckpointMismatch(
+            "the weights are of another model", file=folder / WEIGHTS, differences="; ".join(differences),
+            cure="train again with today's code",
+        )  # fmt: skip
+    state = nnx.state(model, LEARNED)
+    paths = [_name(path) for path, _ in jax.tree.leaves_with_path(state)]
+    nnx.update(model, jax.tree.unflatten(jax.tree.structure(state), [jax.numpy.asarray(arrays[p]) for p in paths]))
+    model.eval()
+    return model, card
+
+
+def _leaves(model: nnx.Module) -> dict[str, jax.Array]:
+    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(nnx.state(model, LEARNED))}
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
+
+
+def _describe(array: Any) -> str:  # noqa: ANN401
+    return "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
