@@ -44,7 +44,8 @@ def to_host(state: Any) -> dict[str, Leaf]:  # noqa: ANN401 - a pytree
     The copies share no memory with the state, so the next step may donate it.
 
     Raises:
-        CheckpointError: A leaf isn't a jax array, lies partly on another process, or two leaves have one path.
+        CheckpointError: A leaf isn't a jax array, is weakly typed or lies partly on another process; or two leaves
+            have one path.
     """
     found = jax.tree_util.tree_flatten_with_path(state)[0]
     for path, value in found:
@@ -52,6 +53,11 @@ def to_host(state: Any) -> dict[str, Leaf]:  # noqa: ANN401 - a pytree
             raise CheckpointError(
                 "a state is made of jax arrays that this process holds",
                 field=name(path), got=type(value).__name__, cure="put other values into meta",
+            )  # fmt: skip
+        if getattr(value, "weak_type", False):  # a key has no such thing
+            raise CheckpointError(
+                "a weakly typed leaf would come back strongly typed, and the step would be traced anew for it",
+                field=name(path), got=value.dtype, cure="give it a dtype: jnp.asarray(x, dtype)",
             )  # fmt: skip
         value.copy_to_host_async()
     leaves = {name(path): _copy(value) for path, value in found}
@@ -140,8 +146,7 @@ def _place(data: np.ndarray, impl: str | None, want: Any) -> jax.Array:  # noqa:
     sharding = getattr(want, "sharding", None)
     if impl:
         return jax.device_put(jax.random.wrap_key_data(jnp.asarray(data), impl=impl), sharding)
-    # Without a copy, a CPU array would live in NumPy's memory and couldn't be donated.
-    return jax.device_put(data, sharding, may_alias=False)
+    return jax.device_put(data, sharding)
 
 
 def differences(described: Description, abstract: Any) -> list[str]:  # noqa: ANN401

@@ -94,6 +94,30 @@ def test_the_state_may_be_donated_and_its_buffer_reused_as_soon_as_save_returns(
     assert np.array_equal(found.state["x"], want)
 
 
+def test_every_file_is_synced_before_the_commit_and_the_folder_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def recording_fsync(descriptor: int) -> None:
+        events.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    def recording_rename(self: Path, target: Path) -> Path:
+        events.append(f"{self} -> {target}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(Path, "rename", recording_rename)
+    root = saved(tmp_path / "run", 1)
+    [commit] = [number for number, event in enumerate(events) if event.endswith(f"-> {root / '1'}")]
+    partial = events[commit].split(" -> ")[0]
+    inside = {str(path).replace(str(root / "1"), partial) for path in [root / "1", *(root / "1").rglob("*")]}
+    assert inside <= set(events[:commit])
+    assert str(root) in events[commit:]
+
+
 def test_best_and_latest_are_both_kept(tmp_path: Path) -> None:
     losses = {100: 0.9, 200: 0.1, 300: float("nan"), 400: 0.6, 500: 0.5, 600: None}
     with Checkpoints(tmp_path / "run") as checkpoints:
@@ -130,6 +154,13 @@ def test_meta_that_is_not_json_is_refused_at_once(meta: Any, root: Path) -> None
 def test_leaves_that_are_not_jax_arrays_are_refused_by_name(leaf: Any, root: Path) -> None:
     with Checkpoints(root) as checkpoints, pytest.raises(CheckpointError, match="inner/leaf"):
         checkpoints.save(30, {"inner": {"leaf": leaf}}, meta={})
+
+
+def test_a_weakly_typed_leaf_is_refused_because_it_would_come_back_as_another_type(root: Path) -> None:
+    weak = jax.jit(lambda: 1.0)()
+    assert weak.weak_type
+    with Checkpoints(root) as checkpoints, pytest.raises(CheckpointError, match="rate"):
+        checkpoints.save(30, {"rate": weak}, meta={})
 
 
 def test_two_leaves_of_one_path_are_refused(root: Path) -> None:
@@ -172,6 +203,13 @@ def test_a_warning_names_file_expected_and_got(root: Path) -> None:
     [aside] = root.glob("damaged-20-*")
     bad = snapshot.durable.sha256_file(aside / path.relative_to(root / "20"))
     assert all(text in warnings[0] for text in (str(path), good, bad, aside.name))
+
+
+def test_a_cut_file_is_noticed_when_the_folder_is_opened(root: Path) -> None:
+    os.truncate(data_file(root / "20"), 100)
+    with Checkpoints(root, warn=lambda _: None) as checkpoints:
+        assert checkpoints.steps() == [10]
+        assert checkpoints.best() == 10
 
 
 def test_the_default_warning_goes_to_the_log(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -314,6 +352,23 @@ def test_an_error_in_the_training_still_commits_the_save_under_way(tmp_path: Pat
         raise KeyboardInterrupt
     with Checkpoints(tmp_path / "run") as checkpoints:
         assert checkpoints.steps() == [1]
+
+
+def test_a_signal_during_a_wait_does_not_lose_the_error_of_the_save(
+    root: Path, failing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(root)
+    checkpoints.save(30, state_at(30), meta={})
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(checkpoint.futures, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.wait()
+    with pytest.raises(CheckpointError, match="step 30"):
+        checkpoints.close()
 
 
 def test_after_closing_nothing_is_saved(root: Path) -> None:
