@@ -85,6 +85,8 @@ def _leaf(x: Any, on_host: bool) -> Leaf:  # noqa: ANN401
     if isinstance(x, jax.ShapeDtypeStruct):
         sharding = None if x.sharding is None else _placement(x.sharding)
         return Leaf(x.shape, str(x.dtype), bool(x.weak_type), sharding)
+    if not on_host and isinstance(x, bool | int | float | complex):  # in a trace, all that isn't traced is static
+        return Leaf(dtype=type(x).__name__, static=repr(x))
     try:
         aval: Any = jax.typeof(x)
     except TypeError:
@@ -153,22 +155,48 @@ def _differ(old: Signature, new: Signature, path: str) -> bool:
 def _static_differences(old: Any, new: Any, path: str) -> list[str]:  # noqa: ANN401
     """Walks two PyTreeDefs side by side and names the nodes whose type or static data differ."""
     before, after = old.node_data(), new.node_data()
-    if before is None or after is None:
+    if before is None or after is None or before[0] is not after[0]:
         return [] if before == after else [f"{path}: {_node(before)} -> {_node(after)}"]
-    if before[0] is not after[0] or (before[0] not in (dict, list, tuple) and before[1] != after[1]):
-        return [f"{path}: {_node(before)} -> {_node(after)}"]
-    names = before[1] if before[0] is dict else range(len(old.children()))
-    if (before[0] is dict and before[1] != after[1]) or len(old.children()) != len(new.children()):
-        return [] if before[0] is dict else [f"{path}: {len(old.children())} -> {len(new.children())} elements"]
-    pairs = zip(names, old.children(), new.children(), strict=True)
-    return [line for name, a, b in pairs for line in _static_differences(a, b, f"{path}/{name}")]
+    ours, theirs = _static_parts(before), _static_parts(after)
+    found = [
+        f"{path}{name}: {_short(ours.get(name))} -> {_short(theirs.get(name))}"
+        for name in {**ours, **theirs}
+        if ours.get(name) != theirs.get(name)
+    ]
+    if found or len(old.children()) != len(new.children()):
+        return found or [f"{path}: {len(old.children())} -> {len(new.children())} elements"]
+    pairs = zip(_child_names(before, len(old.children())), old.children(), new.children(), strict=True)
+    return [line for name, x, y in pairs for line in _static_differences(x, y, f"{path}/{name}")]
 
 
 def _node(data: tuple[type, Any] | None) -> str:
-    if data is None:
-        return "an array"
-    kind = data[0].__name__
-    return kind if data[0] in (dict, list, tuple) else f"{kind}({str(data[1])[:200]})"
+    return "an array" if data is None else data[0].__name__
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]}..."
+
+
+def _is_flax(data: tuple[type, Any]) -> bool:
+    """Whether static data has the layout of a Flax module: names of children, names of statics, values of statics."""
+    aux = data[1]
+    return isinstance(aux, tuple) and len(aux) == 3 and all(isinstance(x, tuple) for x in aux) and (
+        len(aux[1]) == len(aux[2])
+    )  # fmt: skip
+
+
+def _static_parts(data: tuple[type, Any]) -> dict[str, Any]:
+    if _is_flax(data):
+        return {f".{name}": value for name, value in zip(data[1][1], data[1][2], strict=True)}
+    # The keys of a dict are its children's names, and those are told apart leaf by leaf.
+    return {} if data[0] in (dict, list, tuple) else {"": data[1]}
+
+
+def _child_names(data: tuple[type, Any], count: int) -> list[Any]:
+    if data[0] is dict:
+        return list(data[1])
+    return list(data[1][0]) if _is_flax(data) and len(data[1][0]) == count else list(range(count))
 
 
 def _diagnosis(old: Signature, new: Signature, changes: list[str]) -> tuple[str, str]:

@@ -91,14 +91,16 @@ def _first_bad_row(column: np.ndarray, feature: Feature) -> int | None:
             return None
     elif (low is None or column.min() >= low) and (high is None or column.max() <= high):
         return None
-    with np.errstate(invalid="ignore"):
-        bad = ~np.isfinite(column)
-        if low is not None:
-            bad |= column < low
-        if high is not None:
-            bad |= column > high
-    rows = np.flatnonzero(bad.reshape(len(column), -1).any(axis=1))
+    rows = np.flatnonzero(_bad(column, low, high).reshape(len(column), -1).any(axis=1))
     return int(rows[0]) if len(rows) else None
+
+
+def _bad(values: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        bad = ~np.isfinite(values)
+        bad |= False if low is None else values < low
+        bad |= False if high is None else values > high
+    return bad
 
 
 def _limits(feature: Feature) -> tuple[float | None, float | None]:
@@ -124,11 +126,8 @@ def _value(
 ) -> SchemaError:
     low, high = _limits(feature)
     cell = column[row].reshape(-1)
-    with np.errstate(invalid="ignore"):
-        bad = ~np.isfinite(cell)
-        bad |= False if low is None else cell < low
-        bad |= False if high is None else cell > high
-    value = cell[int(np.flatnonzero(bad)[0])].item()
+    value = cell[int(np.flatnonzero(_bad(cell, low, high))[0])].item()
+    count = int(_bad(column, low, high).reshape(len(column), -1).any(axis=1).sum())
     expected = "finite values" if low is None and high is None else f"{low} <= {name} <= {high}"
     cure = None
     if feature.classes and value == len(feature.classes) and column.min() >= 1:
@@ -137,7 +136,8 @@ def _value(
         cure = f"{feature.dtype} becomes {device_dtype(feature.dtype)} on the device: rescale it in the reader"
     return SchemaError(
         f"column {name!r} has a bad value", step=step, field=name, row=row,
-        record=None if ids is None else ids[row], got=value, expected=expected, cure=cure,
+        record=None if ids is None else ids[row], got=value, expected=expected,
+        found=f"{column.min()} ... {column.max()}, {count} bad rows of {len(column)}", cure=cure,
     )  # fmt: skip
 
 
@@ -298,4 +298,4 @@ def _structure(
 
 def _describe(dtype: object, shape: Shape) -> str:
     sizes = ",".join("*" if n is None else str(n) for n in shape)
-    return f"{'any dtype' if dtype is None else np.dtype(dtype).name}[{sizes}]"  # type: ignore[call-overload]
+    return f"{'any dtype' if dtype is None else np.dtype(dtype)}[{sizes}]"  # type: ignore[call-overload]

@@ -102,8 +102,11 @@ class EvalStep:
         arguments = (carry.state["model"], batch)
         try:
             return self._compiled(*arguments)
-        except (TypeError, ValueError) as error:
-            raise refusal(self.budget, inspect.signature(self.function), self._expected, arguments) or error from error
+        except (TypeError, ValueError, RuntimeError) as error:
+            refused = refusal(self.budget, inspect.signature(self.function), self._expected, arguments)
+            if refused is None:
+                raise
+            raise refused from error
 
     def function(self, state: dict[str, Any], batch: Batch) -> dict[str, jax.Array]:
         """The step as a plain function of the model's arrays and a batch."""

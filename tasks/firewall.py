@@ -77,7 +77,7 @@ class Firewall:
         self._context = dict(context or {})
         self._ring: collections.deque[_Seen] = collections.deque(maxlen=every + 1)
         self._unchecked = 0
-        self._skipped: int | None = None  # not known until the first look: a resumed carry brings its own count
+        self._skipped = -1  # not known until the first look: a resumed carry brings its own count
         self.skips: list[Skip] = []
 
     def observe(self, step: int, batch: Batch, ids: Sequence[Any], metrics: Mapping[str, jax.Array]) -> None:
@@ -110,18 +110,18 @@ class Firewall:
         Raises:
             NonFiniteError: The latch tripped. Facts: step, kind, loss, leaves, records, capsule.
         """
-        if not self._unchecked or (self._unchecked < self._every and not now):
+        if self._unchecked < self._every and not now:
             return []
         skipped, tripped_at = (int(x) for x in jax.device_get((carry.skipped, carry.tripped_at)))
-        new = self._left_out(tripped_at) if skipped or tripped_at >= 0 else []
+        new = self._left_out(tripped_at) if skipped not in (0, self._skipped) else []
         self.skips += new
-        self._unchecked = 0
+        self._skipped, self._unchecked = skipped, 0
         if tripped_at >= 0:
             raise self._tripped(carry, tripped_at, skipped)
         return new
 
     def _left_out(self, tripped_at: int) -> list[Skip]:
-        fresh = list(self._ring)[-self._unchecked :]
+        fresh = list(self._ring)[len(self._ring) - self._unchecked :]
         bad = [s for s in fresh if not bool(s.metrics["applied"]) and (tripped_at < 0 or s.step < tripped_at)]
         return [Skip(self._verdict(s), tuple(s.ids)) for s in bad]
 

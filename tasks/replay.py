@@ -84,8 +84,9 @@ def _only(capsule: Capsule, row: int) -> dict[str, np.ndarray]:
 
 def _first_line(step: TrainStep, carry: Carry, capsule: Capsule, *, infs: bool) -> str | None:
     batch = {name: jnp.asarray(column) for name, column in capsule.batch.items()}
-    # Without jit, each operation's result is looked at where the user's code asks for it.
-    with jax.disable_jit(), jax.debug_nans(True), jax.debug_infs(infs):
+    # Called outside of jit, so that JAX looks at each result where the user's code asks for it. Not under disable_jit:
+    # that would look inside of library functions too, where log_softmax starts a maximum at -inf.
+    with jax.debug_nans(True), jax.debug_infs(infs):
         try:
             step.gradients(carry, batch)
         except FloatingPointError as error:

@@ -134,6 +134,8 @@ class TrainStep:
         state = {"model": _pure(model_state), "optimizer": _pure(optimizer_state)}
         self._initial = _fresh_carry(state)
         self.gradient_leaves = leaf_paths(_pure(nnx.state(model, nnx.Param)))
+        if not self.gradient_leaves:
+            raise ContractError(f"{name}: the model has no parameters", got=type(model).__name__)
         self._expected = (self.abstract_carry(), abstract_batch(features, batch_size, batch_sharding))
         self._compiled = self.budget.compile(
             self.function, *self._expected, donate_argnums=0, out_shardings=(self.sharding, None)
@@ -149,12 +151,15 @@ class TrainStep:
 
         Raises:
             TraceBudgetExceeded: The batch or the carry isn't what the step was compiled for; nothing has run.
+            ContractError: The carry was given to a step before.
         """
         try:
             return self._compiled(carry, batch)
-        except (TypeError, ValueError) as error:
-            arguments = (carry, batch)
-            raise refusal(self.budget, inspect.signature(self.function), self._expected, arguments) or error from error
+        except (TypeError, ValueError, RuntimeError) as error:
+            refused = refusal(self.budget, inspect.signature(self.function), self._expected, (carry, batch))
+            if refused is None:
+                raise
+            raise refused from error
 
     def function(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
         """The step as a plain function of arrays: what is compiled, and what a debugger runs."""
@@ -163,7 +168,7 @@ class TrainStep:
         loss, aux, grads, moved = self.gradients(carry, batch)
         # An overflow of the sum counts as bad on purpose, although each entry may be finite (norms above 1.8e19): the
         # second moment of Adam squares the same numbers and would be infinite for good.
-        grad_sq = jnp.stack([jnp.vdot(g, g) for g in _float32_leaves(grads)])
+        grad_sq = jnp.stack([jnp.vdot(g, g, precision="highest") for g in _float32_leaves(grads)])
         finite = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_sq))
         live = carry.tripped_at < 0
         healthy = live & finite
@@ -172,7 +177,9 @@ class TrainStep:
             model = nnx.merge(self._model_graph, moved)
             optimizer = nnx.merge(self._optimizer_graph, carry.state["optimizer"])
             optimizer.update(model, grads)
-            return {"model": _pure(nnx.state(model)), "optimizer": _pure(nnx.state(optimizer))}
+            new = {"model": _pure(nnx.state(model)), "optimizer": _pure(nnx.state(optimizer))}
+            _same_types(f"{where}: the update", carry.state, new)
+            return new
 
         # The forward pass moved BatchNorm and random state already, so a bad batch takes all of the old state back.
         state = jax.lax.cond(healthy, apply, lambda: carry.state)
@@ -202,7 +209,9 @@ class TrainStep:
             return loss.astype(jnp.float32), aux
 
         (loss, aux), grads = nnx.value_and_grad(checked_loss, has_aux=True)(model, batch)
-        return loss, aux, grads, _pure(nnx.state(model))
+        moved = _pure(nnx.state(model))
+        _same_types(f"{where}: the forward pass", carry.state["model"], moved)
+        return loss, aux, grads, moved
 
     def abstract_carry(self) -> Carry:
         """Shapes, dtypes and sharding of a carry: what a checkpoint is restored to."""
@@ -254,6 +263,20 @@ def _advance(carry: Carry, state: dict[str, Any], healthy: jax.Array, *, bad: ja
     )
 
 
+def _same_types(what: str, old: Any, new: Any) -> None:  # noqa: ANN401
+    """Raises ContractError if a state's arrays came, went, or got another shape or dtype."""
+    before, after = (
+        {path: f"{x.dtype}{list(x.shape)}" for path, x in zip(leaf_paths(tree), jax.tree.leaves(tree), strict=True)}
+        for tree in (old, new)
+    )
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) != after.get(path):
+            raise ContractError(
+                f"{what} changes the state's arrays", field=path, got=after.get(path, "absent"),
+                expected=before.get(path, "absent"), cure="keep dtypes through the step; nnx.pop what a layer sows",
+            )  # fmt: skip
+
+
 def _fresh_carry(state: dict[str, Any]) -> Carry:
     zero = np.int32(0)
     return jax.tree.map(jnp.asarray, Carry(state, zero, zero, zero, np.int32(-1)))  # type: ignore[arg-type]
@@ -286,6 +309,12 @@ def abstract_batch(
 def refusal(
     budget: TraceBudget, parameters: inspect.Signature, expected: tuple[Any, ...], got: tuple[Any, ...]
 ) -> Exception | None:
-    """The budget's error if a compiled program refused its arguments; None if the cause is another."""
+    """The error to show if a compiled program refused its arguments; None if the cause is another."""
+    used_up = [x for x in jax.tree.leaves(got) if isinstance(x, jax.Array) and x.is_deleted()]
+    if used_up:
+        return ContractError(
+            f"{budget.name}: an array of an earlier step is given again", got=f"{len(used_up)} deleted arrays",
+            cure="go on with the carry that the last step returned: the one that went in is used up",
+        )  # fmt: skip
     before, after = (signature(parameters, arguments, {}, on_host=True) for arguments in (expected, got))
     return budget.refused(before, after) if differ(before, after) else None
