@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ from prefect.tasks import Task
 
 from datasets.errors import ArtifactDamaged, GristmillError, TransientError
 from tasks.artifact import Artifact, Store
+from tasks.progress import LOG
 
-LOG = logging.getLogger("gristmill")
 RETRIES = 3
 FINAL_DISK_ERRORS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ import sys
 import time
 import tomllib
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from datasets.errors import ServeError
@@ -37,6 +38,7 @@ def configure() -> None:
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
     os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
+    logging.getLogger("gristmill").setLevel(logging.INFO)
 
 
 def _settings() -> dict[str, Any]:
@@ -130,14 +132,16 @@ def _tie_to_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def wait_until_healthy(process: subprocess.Popen[bytes], api: str) -> None:
-    """Waits for a server to answer.
+def wait_until_healthy(
+    process: subprocess.Popen[bytes], api: str, unless: Callable[[], object] = lambda: False
+) -> None:
+    """Waits for a server to answer, or for `unless` to be true.
 
     Raises:
         ServeError: It ended, or didn't answer within SECONDS_TO_START.
     """
     deadline = time.monotonic() + SECONDS_TO_START
-    while not answers(api):
+    while not answers(api) and not unless():
         if process.poll() is not None:
             raise ServeError(
                 "the Prefect server ended at its start", address=api, got=f"exit status {process.returncode}",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable
@@ -22,9 +21,9 @@ from tasks.artifact import Artifact, Draft, Store
 from tasks.canonical import canonical
 from tasks.fingerprint import Sources
 from tasks.lock import Lock
+from tasks.progress import LOG
 from tasks.request import Request
 
-LOG = logging.getLogger("gristmill")
 FORMAT = 1
 
 

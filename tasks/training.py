@@ -30,7 +30,7 @@ from tasks.firewall import Firewall
 from tasks.metric_log import MetricLog
 from tasks.optimizers import build_optimizer, learning_rate_at
 from tasks.pipeline import Pipeline
-from tasks.progress import Bar, bar
+from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.stage import Job
 from tasks.step import Batch, Carry, TrainStep
@@ -105,7 +105,7 @@ class Training:
         Raises:
             NonFiniteError: A loss or gradient was NaN or infinite; the last checkpoint is from before it.
         """
-        with Checkpoints(self.folder, keep_last=2, keep_best=0, metric=None) as checkpoints:
+        with Checkpoints(self.folder, keep_last=2, keep_best=0, metric=None, warn=LOG.warning) as checkpoints:
             restored = checkpoints.restore_latest(self.step.abstract_carry())
             carry = self.step.initial_carry() if restored is None else restored.state
             start = 0

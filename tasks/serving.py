@@ -1,0 +1,114 @@
+"""What `python -m flows.serve` keeps alive: the server and, as another child, the process that runs deployments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import urlparse
+
+import datasets
+from datasets.errors import GristmillError
+from tasks.lock import Lock
+from tasks.progress import LOG
+from tasks.server import answers, spawn, stop, wait_until_healthy
+
+SECONDS_TO_STOP_RUNS = 45
+RECONCILED = "found running at start-up with no process behind it"
+
+
+def keep() -> int:
+    """Starts what is missing, waits for a signal, ends what it started.
+
+    Returns:
+        0 after a signal, 1 when the server or the deployments ended by themselves.
+    """
+    stopping: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stopping.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_signal)
+    server = deployments = None
+    lock = Lock(Path(os.environ["PREFECT_HOME"]) / "serve.lock")
+    lock.path.parent.mkdir(parents=True, exist_ok=True)
+    if not lock.acquire(blocking=False):
+        print(f"error: process {lock.holder()} serves this checkout already", file=sys.stderr)
+        return 1
+    try:
+        api = os.environ["PREFECT_API_URL"].rstrip("/")
+        server = None if answers(api) else _start_server(api)
+        if server is not None:
+            wait_until_healthy(server, api, unless=lambda: bool(stopping))
+        if not stopping:
+            deployments = spawn([sys.executable, "-m", "flows.serve", "--deployments"], dict(os.environ))
+        while not stopping:
+            for name, process in (("the Prefect server", server), ("the deployments", deployments)):
+                if process is not None and process.poll() is not None:
+                    print(f"error: {name} ended with status {process.returncode}", file=sys.stderr)
+                    return 1
+            time.sleep(0.2)
+    except GristmillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    finally:
+        if deployments is not None:
+            stop(deployments, SECONDS_TO_STOP_RUNS)
+        if server is not None:
+            stop(server)
+        lock.release()
+    return 0
+
+
+def _start_server(api: str) -> subprocess.Popen[bytes]:
+    address = urlparse(api)
+    print(f"starting a Prefect server at {address.scheme}://{address.netloc}", flush=True)
+    command = [
+        sys.executable, "-m", "prefect", "server", "start", "--host", str(address.hostname),
+        "--port", str(address.port),
+    ]  # fmt: skip
+    return spawn(command, dict(os.environ), quiet=True)
+
+
+def deployment_options() -> Iterator[dict[str, Any]]:
+    """Options of `Flow.to_deployment` for each dataset file; a file that can't be loaded is reported and left out."""
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+    from prefect.types.entrypoint import EntrypointType
+
+    for name in datasets.names():
+        try:
+            about = datasets.load(name).about
+        except Exception:
+            LOG.exception("datasets/%s.py can't be loaded, so train/%s is not served", name, name)
+            continue
+        yield {
+            "name": name,
+            "description": about,
+            "parameters": {"dataset": name},
+            "tags": [name],
+            "entrypoint_type": EntrypointType.MODULE_PATH,
+            # one training of a dataset at a time: a second trigger waits for the first
+            "concurrency_limit": ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE),
+        }
+
+
+def settle_abandoned_runs() -> None:
+    """Marks runs of deployments as Crashed whose processes went down with the machine; that frees their slots."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING, StateType.CANCELLING])
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished))):
+            if run.deployment_id is not None:
+                client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
+                LOG.warning("run %s: %s", run.name, RECONCILED)
