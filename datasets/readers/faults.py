@@ -1,0 +1,83 @@
+"""What is wrong with the rows of a raw file, gathered so that one message can count and place it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from datasets.errors import SchemaError
+
+EXAMPLES = 3
+
+
+@dataclass
+class Faults:
+    """What is wrong in one raw file, gathered over all of its rows so that the message can count.
+
+    Attributes:
+        file: Shown in the message.
+    """
+
+    file: str
+    _counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    _examples: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
+    _expected: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def add(
+        self, column: str, what: str, rows: Sequence[int] | np.ndarray, values: Sequence[object], expected: str
+    ) -> None:
+        """Notes that some rows of a column have the same fault; `values` may stop after the first few."""
+        if len(rows):
+            self._counts[column, what] = self._counts.get((column, what), 0) + len(rows)
+            # The first block with this fault gives the examples.
+            pairs = zip(rows[:EXAMPLES], values[:EXAMPLES], strict=True)
+            self._examples.setdefault((column, what), [(int(row), str(value)) for row, value in pairs])
+            self._expected.setdefault(column, expected)
+
+    def raise_if_any(self) -> None:
+        """Raises SchemaError for the first column with a fault; names the others."""
+        if not self._counts:
+            return
+        columns = list(dict.fromkeys(column for column, _ in self._counts))
+        counts = {what: n for (column, what), n in self._counts.items() if column == columns[0]}
+        examples = sorted(pair for what in counts for pair in self._examples[columns[0], what])[:EXAMPLES]
+        raise SchemaError(
+            f"column {columns[0]!r}: " + ", ".join(f"{n} {what}" for what, n in counts.items()),
+            file=self.file, field=columns[0], row=f"{examples[0][0]} (data rows are counted from 0)",
+            got=", ".join(f"{value} at row {row}" for row, value in examples), expected=self._expected[columns[0]],
+            also_wrong=", ".join(repr(column) for column in columns[1:]) or None,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the values of one array come from.
+
+    Attributes:
+        faults: Of the raw file.
+        column: Name of the column.
+        row: Data row of the first value.
+        per: Values a row, for the insides of lists.
+    """
+
+    faults: Faults
+    column: str
+    row: int
+    per: int = 1
+
+    def fault(
+        self, what: str, mask: np.ndarray, values: Sequence[object] | np.ndarray | pa.Array, expected: str
+    ) -> None:
+        """Notes a fault of the values where `mask` is true."""
+        at = np.flatnonzero(mask)
+        shown: list[Any] = [values[int(i)] for i in at[:EXAMPLES]]
+        plain = [value.as_py() if isinstance(value, pa.Scalar) else value for value in shown]
+        texts = ["null" if value is None else repr(value) if isinstance(value, str) else value for value in plain]
+        self.faults.add(self.column, what, self.row + at // self.per, texts, expected)
