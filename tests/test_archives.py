@@ -105,7 +105,7 @@ def test_a_name_twice(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "t.zip")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("./a.txt", b"two")
-    refused(path, "twice", "a.txt")
+    refused(path, "a name is there twice", "a.txt")
 
 
 def test_a_file_where_a_folder_is(tmp_path: Path) -> None:

@@ -102,6 +102,14 @@ def test_arrays_that_do_not_fit(tmp_path: Path, image: np.ndarray, label: np.nda
         assert fact in str(caught.value)
 
 
+def test_nothing_follows_a_fault(tmp_path: Path) -> None:
+    npz(tmp_path, image=changed((2, 0, 0), 0.5), label=LABEL)
+    blocks = arrays.blocks(tmp_path, "t.npz", FEATURES, rows=1)
+    assert [next(blocks).row, next(blocks).row] == [0, 1]
+    with pytest.raises(SchemaError, match="not a whole number"):
+        next(blocks)
+
+
 def test_fill_stands_for_nan(tmp_path: Path) -> None:
     npz(tmp_path, x=np.array([1.0, np.nan]))
     assert together(read(tmp_path, features={"x": Feature("float32")}, fill={"x": 7}))["x"].tolist() == [1, 7]

@@ -46,6 +46,7 @@ def test_train_rows_then_test_rows_each_under_its_file(tmp_path: Path) -> None:
         for prefix in (train.prefix, test.prefix)
     }
     assert by_split == {"train": [9, 0, 3], "t10k": [1, 2]}
+    assert (train.count, test.count) == (60_000, 10_000)
     for block in blocks:
         assert block.row == 0
         assert set(block.columns) == set(DATASET.features)

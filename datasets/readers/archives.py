@@ -111,7 +111,8 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 def _safe(name: str, archive: Path) -> PurePosixPath:
     path, windows = PurePosixPath(name), PureWindowsPath(name)
-    if path.is_absolute() or windows.drive or windows.root or ".." in (*path.parts, *windows.parts) or "\0" in name:
+    # Windows counts both slashes, so its rules hold those of POSIX.
+    if windows.drive or windows.root or ".." in (*path.parts, *windows.parts) or "\0" in name:
         raise _unsafe("a member's name leads out of the archive", archive, name)
     return path
 

@@ -185,5 +185,6 @@ def _as_feature(part: np.ndarray, feature: Feature, place: Place, fill: float | 
         return from_arrow(texts, Feature(feature.dtype, classes=feature.classes), place, fill).reshape(shape)
     if part.dtype.kind not in "biuf":
         raise SchemaError("array of another type", file=place.column, got=part.dtype, expected=feature.dtype)
-    values = np.ascontiguousarray(part).astype(part.dtype.newbyteorder("="), copy=False)
-    return fit(values, feature, Place(place.faults, place.column, place.row, per), fill).reshape(shape)
+    return fit(np.ascontiguousarray(part), feature, Place(place.faults, place.column, place.row, per), fill).reshape(
+        shape
+    )

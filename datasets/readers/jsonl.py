@@ -19,7 +19,7 @@ import pyarrow as pa
 from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
-from datasets.readers.tables import ROWS, ColumnNames
+from datasets.readers.tables import ColumnNames
 from datasets.schema import Block, Feature
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
@@ -30,7 +30,7 @@ LONGEST = 64 << 20  # bytes of a line
 
 def blocks(
     raw: Path, where: str, features: Mapping[str, Feature], *,
-    columns: ColumnNames | None = None, fill: Mapping[str, float] | None = None, rows: int = ROWS,
+    columns: ColumnNames | None = None, fill: Mapping[str, float] | None = None, rows: int = 16_384,
 ) -> Iterator[Block]:  # fmt: skip
     """Rows of one JSON Lines file or several.
 
@@ -64,16 +64,15 @@ def _batches(path: Path, wanted: Mapping[str, tuple[str, ...]], rows: int) -> It
     used = list(dict.fromkeys(name for group in wanted.values() for name in group))
     kinds: dict[str, str] = {}
     lines: list[int] = []
-    values: dict[str, list[Any]] = {name: [] for name in used}
+    objects: list[dict[str, Any]] = []
     for line, row in _objects(path):
         lines.append(line)
-        for name in used:
-            values[name].append(row.get(name))
+        objects.append(row)
         if len(lines) == rows:
-            yield _batch(values, lines, kinds, path)
-            lines, values = [], {name: [] for name in used}
+            yield _batch({name: [row.get(name) for row in objects] for name in used}, lines, kinds, path)
+            lines, objects = [], []
     if lines:
-        yield _batch(values, lines, kinds, path)
+        yield _batch({name: [row.get(name) for row in objects] for name in used}, lines, kinds, path)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -97,7 +96,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _object(data: bytes, line: int, path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+        value = DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         what, got = "a line isn't JSON", str(error)
         if not data.endswith(b"\n") and line > 1:
@@ -118,12 +117,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
+DECODER = json.JSONDecoder(object_pairs_hook=_unique)  # `json.loads` with a hook would build one a line
+
+
 def _batch(values: dict[str, list[Any]], lines: list[int], kinds: dict[str, str], path: Path) -> pa.RecordBatch:
     arrays = {}
     for name, column in values.items():
-        for line, value in zip(lines, column, strict=True):
-            kind = KINDS.get(type(value))
-            if kind is not None and kinds.setdefault(name, kind) != kind:
+        types = dict.fromkeys(map(type, column))  # in the order in which they show
+        for kind in [KINDS[seen] for seen in types if seen in KINDS]:
+            if kinds.setdefault(name, kind) != kind:
+                line, value = next(pair for pair in zip(lines, column, strict=True) if KINDS.get(type(pair[1])) == kind)
                 raise DataFormatError(
                     f"column {name!r} changed from {kinds[name]} to {kind}", file=path, line=line, field=name,
                     got=repr(value)[:80],
