@@ -137,6 +137,7 @@ class Training:
             ids = self.pipeline.order.ids(at)[1].tolist()
             check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
             carry, metrics = self.step(carry, batch)
+            checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
             firewall.observe(at, batch, ids, metrics)
             pending.append(metrics)
             done = at + 1
