@@ -42,7 +42,7 @@ def convert_raw(job: Job, raw: Artifact) -> Artifact:
                 for split in dataset.splits
             }
             for split, columns in split_blocks(dataset, folder, origins):
-                writers[split].write(columns)
+                _write(writers[split], columns, split, origins[split][-1])
                 progress.advance(len(next(iter(columns.values()))))
             shards = {split: writer.finish() for split, writer in writers.items()}
         for split, rule in dataset.splits.items():
@@ -58,6 +58,15 @@ def convert_raw(job: Job, raw: Artifact) -> Artifact:
         }
 
     return job.commit("records", fill)
+
+
+def _write(writer: ShardWriter, columns: Columns, split: str, run: list[Any]) -> None:
+    try:
+        writer.write(columns)
+    except SchemaError as error:
+        file, row, count = run  # the rows at hand are the last of the run
+        place = {"split": split, "file": file, "row": row + count - len(next(iter(columns.values())))}
+        raise SchemaError(error.what, cure=error.cure, **{**error.facts, **place}) from error
 
 
 def split_blocks(dataset: Dataset, folder: Path, origins: dict[str, list[list[Any]]]) -> Iterator[tuple[str, Columns]]:
@@ -104,11 +113,12 @@ def _note_origin(origin: list[list[Any]], file: str, row: int, count: int) -> No
 
 def origin_of(origin: list[list[Any]], example_id: int) -> tuple[str, int]:
     """Raw file and row of an example, from the split's list in `origin.json`."""
+    before = 0
     for file, row, count in origin:
-        if example_id < count:
-            return file, row + example_id
-        example_id -= count
-    raise IndexError(example_id)
+        if before <= example_id < before + count:
+            return file, row + example_id - before
+        before += count
+    raise IndexError(f"example {example_id} of {before}")
 
 
 def _check_count(split: str, rule: Rows | Files, rows: int) -> None:

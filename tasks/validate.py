@@ -34,6 +34,7 @@ def validate_records(job: Job, records: Artifact) -> Artifact:
         ArtifactDamaged: A shard isn't what its manifest says.
     """
     dataset, folder = job.request.dataset, job.store.path(records)
+    job.store.verify(records)  # what is vouched for are the bytes of this digest, not whatever can be decoded
     facts = job.store.facts(records)
     origins = read_json(folder / ORIGIN)
 
@@ -90,7 +91,7 @@ class SplitSummary:
             self._check_values(name, columns[name], feature)
             self._sums[name].add(columns[name])
             if feature.classes:
-                self._counts[name] += np.bincount(columns[name], minlength=len(feature.classes))
+                self._counts[name] += np.bincount(columns[name].astype(np.int64), minlength=len(feature.classes))
         self.rows += self.block_rows
 
     def _check_layout(self, name: str, column: np.ndarray, feature: Feature) -> None:

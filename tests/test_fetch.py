@@ -35,7 +35,7 @@ def mirror(tmp_path: Path, source: Source) -> Iterator[str]:
         )
 
     class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path / "mirror"))
@@ -106,7 +106,7 @@ def test_a_mirror_without_the_file_leaves_nothing(tmp_path: Path, source: Source
     assert nothing_is_left(tmp_path / "store")
 
 
-# ------------------------------------------------------------------------------------------------ before anything starts
+# ----------------------------------------------------------------------------------------------- before anything starts
 
 
 @pytest.fixture

@@ -70,11 +70,11 @@ def reader_of(columns: Columns, rows: int = 64, file: str = "raw") -> Callable[[
     return read
 
 
-def dataset(source: Source = Source(()), **changes: Any) -> Dataset:
+def dataset(source: Source | None = None, **changes: Any) -> Dataset:
     return replace(
         Dataset(
             about="Toy pictures",
-            source=source,
+            source=source or Source(()),
             read=read_in_blocks(64),
             features={"image": Feature("uint8", (9, 8, 1)), "label": Feature("int32", classes=CLASSES)},
             inputs="image",
