@@ -6,10 +6,12 @@ of the data, drops elements that a transform turned into None, and leaves worker
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -94,8 +96,8 @@ class Batches(Iterator[Columns]):
             element = self._next()
         except GristmillError as error:
             self.close()
-            for name, value in self._where(self._given).items():
-                error.facts.setdefault(name, value)
+            if not (where := self._where(self._given)).keys() & error.facts.keys():
+                error.facts.update(where)
             raise
         except (StopIteration, _Ended) as error:
             self.close()
@@ -120,18 +122,24 @@ class Batches(Iterator[Columns]):
         if self._closed:
             return
         self._closed = True
+        # The workers first: Grain's own close waits for a thread that waits for the worker.
         for worker_iterator in _worker_iterators(self._iterator, wait=True):
             worker_iterator.close()
         self._iterator.close()
+        self._iterator = None
         if self._caller:
             self._caller.shutdown(wait=True, cancel_futures=True)
+            gc.collect()  # Grain's iterators lie in cycles, and what they hold in shared memory goes with them
 
     def _next(self) -> Columns:
         if self._caller is None:
             return next(self._iterator)
         # In a thread of its own, because Grain's next() never returns once a worker has left with status 0.
-        awaited = self._caller.submit(_next_or_end, self._iterator)
-        element = self._await(awaited)
+        try:
+            element = self._await(self._caller.submit(_next_or_end, self._iterator))
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # they hold batches, and those hold shared memory
+            raise
         # What a worker sends lies in shared memory that goes away with its array: a plain copy may outlive it.
         return {name: np.array(value, subok=False) for name, value in element.items()}
 
@@ -161,7 +169,7 @@ def _next_or_end(iterator: Iterator[Columns]) -> Columns:
 
 
 def _worker_iterators(iterator: Any, *, wait: bool = False) -> list[Any]:  # noqa: ANN401
-    """Every worker's iterator, also of those that were started but not yet asked; Grain closes only the others.
+    """Every worker's iterator, also of those that were started but not yet asked, which Grain wouldn't close.
 
     These are private names of the pinned Grain: it offers no way to see its workers. The tests on dying workers fail
     if they change.
@@ -169,16 +177,14 @@ def _worker_iterators(iterator: Any, *, wait: bool = False) -> list[Any]:  # noq
     in_use = [it for it in getattr(iterator, "_iterators_in_use", []) if it is not None]
     starting = list(getattr(getattr(iterator, "_prefetch_ds_iter", None), "_buffer", []))
     ready = [future for future in starting if (wait and not future.cancel()) or future.done()]
-    return in_use + [f.result() for f in ready if not f.cancelled() and not f.exception()]
+    started = [f.result() for f in ready if not f.cancelled() and not f.exception()]
+    return [getattr(it, "_maybe_nonnative_parent", it) for it in in_use + started]
 
 
 def _left_with(iterator: Any) -> int | None:  # noqa: ANN401
     """Exit status of a worker that is gone, if one is."""
-    for worker_iterator in _worker_iterators(iterator):
-        process = getattr(worker_iterator, "_prefetch_process", None)
-        if process is not None and process.exitcode is not None:
-            return process.exitcode
-    return None
+    processes = (getattr(it, "_prefetch_process", None) for it in _worker_iterators(iterator))
+    return next((p.exitcode for p in processes if p is not None and p.exitcode is not None), None)
 
 
 def start_worker(index: int, count: int) -> None:
