@@ -2,7 +2,10 @@
 
 The unit is the top-level definition (function, class, constant), read from the syntax tree, without importing anything.
 Comments, formatting and docstrings don't count; a helper three imports away does. Where a name can't be followed
-exactly, the whole module counts: too much is a needless run, too little would be stale output.
+exactly, the whole module counts: too much is a needless run, too little would be stale output. What a module runs on
+import counts with everything in it, and so does what the modules that it imports run, because that may change
+any state. A name that is put together at run time (`import_module(f"...{name}")`) can't be followed: a stage names
+such code itself.
 
 Modules under INFRASTRUCTURE move, name and show bytes but don't decide them, so they don't count.
 """
@@ -34,6 +37,11 @@ INFRASTRUCTURE = frozenset(
         "tasks.stage",
     }
 )
+DYNAMIC = frozenset({"globals", "eval", "exec"})
+NEVER = frozenset({"__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING"})
+"""Tests that are false when a stage imports the module."""
+
+Target = tuple[str, str | None]
 
 
 @dataclass
@@ -41,14 +49,16 @@ class Module:
     """The top level of one source file.
 
     Attributes:
-        definitions: Statements that bind a name, by that name.
-        imports: What an imported name stands for: (module, name in it or None for the module itself).
-        effects: Statements that bind nothing but run on import.
+        definitions: Statements that bind a name, by that name; imports too, one statement an imported name.
+        imports: What a name imported from this project can be: (module, name in it or None for the module itself).
+        effects: Statements that may change more than the names that they bind when they run on import.
+        loads: Statements that import something when this module is imported.
     """
 
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    imports: dict[str, set[Target]] = field(default_factory=dict)
     effects: list[ast.stmt] = field(default_factory=list)
+    loads: list[ast.stmt] = field(default_factory=list)
 
 
 class Sources:
@@ -61,6 +71,7 @@ class Sources:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self._modules: dict[str, Module] = {}
+        self._nodes: dict[str, tuple[str | None, list[str]]] = {}
 
     def fingerprint(self, roots: Iterable[str]) -> dict[str, str]:
         """Digests of all that is reached from `roots`.
@@ -74,108 +85,169 @@ class Sources:
         Raises:
             StoreError: A root doesn't exist.
         """
-        todo, seen = [], {}
-        for root in roots:
+        todo, seen = list(roots), {}
+        for root in todo:
             module, _, name = root.partition(":")
             if not self._path(module) or name not in {"*", *self._module(module).definitions}:
                 raise StoreError("there is no such code to take a fingerprint of", got=root)
-            todo.extend(self._whole(module) if name == "*" else [root])
         while todo:
             at = todo.pop()
+            if at not in seen and at.partition(":")[0] not in INFRASTRUCTURE:
+                seen[at], reached = self._node(at)
+                todo.extend(reached)
+        return {at: digest for at, digest in sorted(seen.items()) if digest}
+
+    def _node(self, at: str) -> tuple[str | None, list[str]]:
+        """Digest of what is at "module:name", "module:" or "module:*" (None if no statements), and what it reaches."""
+        if at not in self._nodes:
             module, _, name = at.partition(":")
-            if at in seen or module in INFRASTRUCTURE:
-                continue
-            statements = self._module(module).definitions.get(name, []) if name else self._module(module).effects
-            seen[at] = _digest(statements)
-            todo.append(f"{module}:")
-            for statement in statements:
-                todo.extend(self._reached(module, statement))
-        return dict(sorted(seen.items()))
+            here = self._module(module)
+            reached = [f"{module}:", *self._on_import(module)]
+            statements = here.definitions.get(name, [])
+            if name == "*":
+                reached += [f"{module}:{one}" for one in here.definitions]
+                reached += [to for targets in here.imports.values() for t in targets for to in self._follow(*t, [])]
+            elif not name:
+                defined = (one for several in here.definitions.values() for one in several)
+                statements = [*here.effects, *(one for one in defined if self._registers(module, one))]
+                reached += [to for statement in here.loads for to in self._loaded(module, statement)]
+            reached += [to for statement in statements for to in self._reached(module, statement)]
+            names = {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
+            bindings = [one for used in sorted(names) for one in here.definitions.get(used, ()) if _is_import(one)]
+            self._nodes[at] = (_digest([*statements, *bindings]) if statements else None, reached)
+        return self._nodes[at]
 
-    def _reached(self, module: str, statement: ast.stmt) -> Iterator[str]:
+    def _reached(self, module: str, statement: ast.AST) -> Iterator[str]:
         here = self._module(module)
-        local = {**here.imports, **self._imports_in(module, statement)}
-        attributes = {id(node.value) for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
+        inside = self._imports_in(module, statement)
+        yield from self._loaded(module, statement)
+        if _is_import(statement):  # where the name is used says what of it is reached
+            yield from (to for target in inside.get("*", ()) for to in self._follow(*target, []))
+            return
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or _has(statement, ast.Global):
+            # The names may be used from elsewhere: after an if or try, as attributes of a class
+            yield from (to for targets in inside.values() for target in targets for to in self._follow(*target, []))
+        bases = {id(node.value) for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
         for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute) and (chain := _chain(node)) and chain[0] in local:
-                yield from self._follow(*local[chain[0]], chain[1:])
-            elif isinstance(node, ast.Name) and node.id in here.definitions:
-                yield f"{module}:{node.id}"
-            elif isinstance(node, ast.Name) and node.id in local and id(node) not in attributes:
-                yield from self._follow(*local[node.id], [])
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            for target in self._imports_in(module, statement).values():
-                yield from self._follow(*target, [])
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+                yield from self._named(node.value)
+            elif isinstance(node, ast.Name | ast.Attribute) and id(node) not in bases and (chain := _chain(node)):
+                if not all(map(_is_import, here.definitions.get(chain[0], ()))):
+                    yield f"{module}:{chain[0]}"
+                for target in here.imports.get(chain[0], set()) | inside.get(chain[0], set()):
+                    yield from self._follow(*target, chain[1:])
+                if chain[0] in DYNAMIC or chain[:2] == ["sys", "modules"]:
+                    yield f"{module}:*"
 
-    def _follow(self, module: str, name: str | None, chain: list[str]) -> Iterator[str]:
-        """What `name` of `module`, followed by the attributes in `chain`, stands for."""
+    def _follow(
+        self, module: str, name: str | None, chain: list[str], via: frozenset[str] = frozenset()
+    ) -> Iterator[str]:
+        """What `name` of `module` and then the attributes in `chain` can stand for; `via` are re-exports so far."""
         if name is None:
-            while chain and self._path(f"{module}.{chain[0]}"):  # tasks.models.cnn.build: as deep as there are modules
-                module, chain = f"{module}.{chain[0]}", chain[1:]
             if not chain:
-                yield from self._whole(module)
+                yield from [f"{module}:*"] if self._path(module) else []
                 return
-            name = chain[0]
-        elif self._path(f"{module}.{name}"):
+            name, chain = chain[0], chain[1:]
+        at = f"{module}:{name}"
+        if at in via:
+            return
+        if submodule := self._path(f"{module}.{name}"):  # tasks.models.cnn.build: as deep as there are modules
             yield from self._follow(f"{module}.{name}", None, chain)
-            return
-        if not self._path(module):
-            return
-        there = self._module(module)
-        if name in there.definitions:
-            yield f"{module}:{name}"
-        elif name in there.imports:
-            yield from self._follow(*there.imports[name], chain[1:])
-        else:
-            yield from self._whole(module)
-
-    def _whole(self, module: str) -> Iterator[str]:
         if self._path(module):
-            yield f"{module}:"
-            yield from (f"{module}:{name}" for name in self._module(module).definitions)
+            there = self._module(module)
+            if name in there.definitions:
+                yield at
+                for target in there.imports.get(name, ()):
+                    yield from self._follow(*target, chain, via | {at})
+            elif not submodule:
+                yield f"{module}:*"
+
+    def _named(self, text: str) -> Iterator[str]:
+        """The module that a text names, as for `import_module`, or "module:name"."""
+        module = text.partition(":")[0]
+        if all(part.isidentifier() for part in module.split(".")) and self._path(module):
+            yield from [*self._on_import(module), f"{module}:*"]
+
+    def _registers(self, module: str, statement: ast.stmt) -> bool:
+        """Whether making a definition calls code of this project, which may put it into some table elsewhere."""
+        called: list[ast.expr] = []
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            called += statement.decorator_list
+        if isinstance(statement, ast.ClassDef):  # __init_subclass__ and metaclasses
+            called += [*statement.bases, *(keyword.value for keyword in statement.keywords)]
+        if called:
+            reached = {to for one in called for to in self._reached(module, one)}
+            return any(not _is_import(one) for one in self._statements(reached))
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Call):
+            reached = set(self._reached(module, statement.value.func))
+            return any(not isinstance(s, ast.ClassDef) and not _is_import(s) for s in self._statements(reached))
+        return False
+
+    def _statements(self, places: Iterable[str]) -> Iterator[ast.stmt]:
+        for module, _, name in (place.partition(":") for place in places):
+            if module not in INFRASTRUCTURE:
+                yield from self._module(module).definitions.get(name, [])
+
+    def _loaded(self, module: str, statement: ast.AST) -> Iterator[str]:
+        """What runs because of the imports anywhere inside a statement."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                yield from (to for alias in node.names for to in self._on_import(alias.name))
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(module, node)
+                yield from (to for alias in node.names for to in self._on_import(f"{base}.{alias.name}"))
+
+    def _on_import(self, module: str) -> Iterator[str]:
+        """The top level of a module and of the packages around it."""
+        parts = module.split(".")
+        for depth in range(1, len(parts) + 1):
+            if self._path(name := ".".join(parts[:depth])):
+                yield f"{name}:"
 
     def _path(self, module: str) -> Path | None:
         if module.split(".")[0] not in OWN:
             return None
         base = self.root.joinpath(*module.split("."))
-        return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+        return next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
 
     def _module(self, name: str) -> Module:
         if name not in self._modules:
             path = self._path(name)
             module = self._modules[name] = Module()
-            for statement in ast.parse(path.read_bytes()).body if path else []:
+            for statement in _WithoutDocstrings().visit(ast.parse(path.read_bytes())).body if path else []:
                 self._sort(name, module, statement)
         return self._modules[name]
 
     def _sort(self, name: str, module: Module, statement: ast.stmt) -> None:
+        for imported, targets in self._imports_in(name, statement).items() if not _is_definition(statement) else ():
+            module.imports.setdefault(imported, set()).update(targets)
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            module.imports.update(self._imports_in(name, statement))
-            if any(alias.name == "*" for alias in statement.names):
-                module.effects.append(statement)
-        elif bound := _bound(statement):
-            for one in bound:
-                module.definitions.setdefault(one, []).append(statement)
-            module.imports.update(self._imports_in(name, statement) if isinstance(statement, ast.If | ast.Try) else {})
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            module.loads.append(statement)
+            for alias in statement.names:
+                one = _only(statement, alias)
+                module.definitions.setdefault(alias.asname or alias.name.split(".")[0], []).append(one)
+                module.effects.extend([one] if alias.name == "*" else [])
+            return
+        for bound in _bound(statement):
+            module.definitions.setdefault(bound, []).append(statement)
+        if _has_effect(statement):
             module.effects.append(statement)
-            module.imports.update(self._imports_in(name, statement))
 
-    def _imports_in(self, module: str, statement: ast.stmt) -> dict[str, tuple[str, str | None]]:
+    def _imports_in(self, module: str, statement: ast.AST) -> dict[str, set[Target]]:
         """Imports of this project's modules anywhere inside a statement, by the name that they bind."""
-        found: dict[str, tuple[str, str | None]] = {}
+        found: dict[str, set[Target]] = {}
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    found[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0],
-                        None,
-                    )
+                    first = alias.name.split(".")[0]
+                    found.setdefault(alias.asname or first, set()).add((alias.name if alias.asname else first, None))
             elif isinstance(node, ast.ImportFrom):
                 base = self._absolute(module, node)
                 for alias in node.names:
-                    found[alias.asname or alias.name] = (base, None if alias.name == "*" else alias.name)
-        return {name: target for name, target in found.items() if target[0].split(".")[0] in OWN}
+                    target = (base, None if alias.name == "*" else alias.name)
+                    found.setdefault(alias.asname or alias.name, set()).add(target)
+        own = {name: {t for t in targets if t[0].split(".")[0] in OWN} for name, targets in found.items()}
+        return {name: targets for name, targets in own.items() if targets}
 
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -195,8 +267,26 @@ def _chain(node: ast.expr) -> list[str]:
     return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
 
 
+def _only(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
+    if isinstance(statement, ast.Import):
+        return ast.Import([alias])
+    return ast.ImportFrom(statement.module, [alias], statement.level)
+
+
+def _is_import(statement: ast.AST) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _is_definition(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+
+
+def _has(statement: ast.AST, kind: type[ast.AST]) -> bool:
+    return any(isinstance(node, kind) for node in ast.walk(statement))
+
+
 def _bound(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds, imports aside."""
+    """Names that a top-level statement binds or changes."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     bound: set[str] = set()
@@ -205,6 +295,8 @@ def _bound(statement: ast.stmt) -> set[str]:
             bound.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name.split(".")[0])
     # COLUMNS["x"] = 1 and LIST[0] += 1 change a definition without binding its name
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
         targets = statement.targets if isinstance(statement, ast.Assign | ast.Delete) else [statement.target]
@@ -212,8 +304,20 @@ def _bound(statement: ast.stmt) -> set[str]:
     return bound
 
 
+def _has_effect(statement: ast.stmt) -> bool:
+    """Whether a top-level statement may change more, on import, than names that it binds alone."""
+    if _is_definition(statement):
+        return False
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return any(isinstance(node, ast.Attribute | ast.Subscript) for target in targets for node in ast.walk(target))
+    return not (isinstance(statement, ast.If) and not statement.orelse and ast.unparse(statement.test) in NEVER)
+
+
 def _digest(statements: list[ast.stmt]) -> str:
-    text = "\n".join(ast.dump(_WithoutDocstrings().visit(statement)) for statement in statements)
+    text = "\n".join(ast.dump(statement) for statement in statements)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
