@@ -47,6 +47,7 @@ def pets(tmp_path: Path) -> Path:
     picture(tmp_path / "dog" / "deeper" / "1.JPG")
     picture(tmp_path / "__MACOSX" / "cat" / "._1.png")
     picture(tmp_path / "cat" / "._1.png")
+    picture(tmp_path / "cat" / "@eaDir" / "1.png")
     for name in (".DS_Store", "cat/Thumbs.db", "cat/.DS_Store", "cat/notes.txt", "readme.md"):
         (tmp_path / name).write_bytes(b"x")
     return tmp_path
@@ -66,10 +67,11 @@ def test_leftovers_are_no_classes_and_no_pictures(pets: Path, caplog: pytest.Log
         "1 x .txt",
         "1 x .md outside of class folders",
         "1 x __MACOSX",
+        "1 x @eaDir",
         "1 x .DS_Store",
     ):
         assert fact in caplog.text
-    assert sum(images.find_images(pets).ignored.values()) == 7
+    assert sum(images.find_images(pets).ignored.values()) == 8
 
 
 def test_an_empty_class_folder_moves_no_index(pets: Path) -> None:

@@ -220,6 +220,8 @@ def test_numbers_are_indices_unless_names_are_other_numbers(tmp_path: Path) -> N
 
     assert labels("ham", "spam") == [[1, 0], [1, 0]]
     assert labels("1", "0") == [[0, 1], [0, 1]]
+    assert labels("0", "1") == [[1, 0], [1, 0]]
+    assert labels("0", "spam") == [[1, 0], [1, 0]]
     fails(SchemaError, lambda: labels("1", "2"), "1 not a class", "'0' at row 1")
 
 
@@ -248,6 +250,11 @@ def test_numbers_that_are_not_finite_are_counted_and_placed(tmp_path: Path) -> N
 
 
 TEXTS = ["1", " 1 ", "+1", "-1", "0x10", "1.0", "1e3", ".5", "true", "x", "", "NA", "1_0", "١", "9" * 25]
+
+
+def test_a_scalar_is_no_vector(tmp_path: Path) -> None:
+    fails(SchemaError, lambda: csv(tmp_path, "x\n1\n", {"x": Feature("float32", (2,))}), "column 'x'", "string", "[2]")
+    assert csv(tmp_path, "x\n1\n", {"x": Feature("float32", (1,))})["x"].tolist() == [[1]]
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "float32", "float64", "bool"])
@@ -307,6 +314,20 @@ def test_typed_columns_that_fit(tmp_path: Path, values: pa.Array, dtype: str, ex
 def test_a_type_that_can_never_fit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([0], pa.timestamp("us"))}), tmp_path / "t.parquet")
     fails(SchemaError, lambda: list(parquet.blocks(tmp_path, "t.parquet", {"x": WHOLE})), "timestamp[us]", "int64")
+
+
+@pytest.mark.parametrize("text", sorted(value_rules.MISSING - {"nan", "-nan", "NaN"}))
+def test_every_spelling_of_missing_is_missing(tmp_path: Path, text: str) -> None:
+    got = csv(tmp_path, f"n,x\n1,1.5\n {text} ,{text}\n", {"n": WHOLE, "x": FLOAT}, fill={"n": -1, "x": 0.5})
+    assert (got["n"].tolist(), got["x"].tolist()) == ([1, -1], [1.5, 0.5])
+    fails(SchemaError, lambda: csv(tmp_path, f"n,m\n1,1\n{text},1\n", {"n": WHOLE}), "1 null", "row: 1", repr(text))
+
+
+def test_nothing_follows_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x\n1\n2\nz\n4\n")
+    blocks = delimited.blocks(tmp_path, "t.csv", {"x": FLOAT}, rows=1)
+    assert [next(blocks).row, next(blocks).row] == [0, 1]
+    fails(SchemaError, lambda: next(blocks), "'z' at row 2")
 
 
 def test_fill_stands_for_missing_values_only(tmp_path: Path) -> None:
@@ -378,6 +399,26 @@ def test_an_empty_or_cut_file_is_found_before_the_first_block(folder: Path) -> N
     ):
         (folder / "z.parquet").write_bytes(data)
         fails(DataFormatError, lambda: next(parquet.blocks(folder, "", {"x": FLOAT})), fact, "z.parquet")
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    pool = pa.default_memory_pool()
+
+    def peak(groups: int) -> int:
+        pq.write_table(
+            pa.table({"x": np.random.default_rng(0).random(groups * 20_000)}), tmp_path / "t.parquet",
+            row_group_size=20_000, use_dictionary=False, compression="none",
+        )  # fmt: skip
+        counted = pa.proxy_memory_pool(pool)
+        pa.set_memory_pool(counted)
+        try:
+            for _ in parquet.blocks(tmp_path, "t.parquet", {"x": FLOAT}, rows=10_000):
+                pass
+        finally:
+            pa.set_memory_pool(pool)
+        return counted.max_memory() or 0
+
+    assert 0 < peak(40) < 2 * peak(4)
 
 
 def test_a_damaged_page_names_its_file(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def _opened(path: Path) -> pq.ParquetFile:
             "Parquet footer missing: the file is cut or was never closed", file=path, expected=MAGIC, got=end
         )
     try:
-        return pq.ParquetFile(path)
+        # Pre-buffering keeps every row group that was read until the file is closed.
+        return pq.ParquetFile(path, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise DataFormatError("not a Parquet file", file=path, got=error) from error
 

@@ -191,7 +191,7 @@ def _number(text: str, kind: str, wide: pa.DataType) -> object:
         return TRUTH.get(text.lower(), _WRONG)
     try:
         if kind == "f":
-            return pa.scalar(text.removeprefix("+")).cast(wide).as_py()
+            return pa.scalar(text).cast(wide).as_py()
         return pa.scalar(int(text) if WHOLE.fullmatch(text) else text).cast(wide).as_py()
     except (pa.ArrowInvalid, OverflowError):
         return _WRONG
