@@ -225,7 +225,9 @@ class TrainStep:
 
     def place(self, carry: Carry) -> Carry:
         """Copies a carry to where the step expects it; needed once for one that comes from elsewhere."""
-        return jax.device_put(carry, self.sharding, may_alias=False)
+        # device_put alone shares memory where it can (over several devices in spite of may_alias=False), and then the
+        # first step would eat its source too.
+        return jax.device_put(jax.tree.map(jnp.copy, carry), self.sharding)
 
     def model(self, carry: Carry) -> Any:  # noqa: ANN401 - the class of the model that came in
         """A copy of the model at this point, in eval mode."""
@@ -239,11 +241,8 @@ class TrainStep:
         The latch guards loss and gradients. An optimizer can still make NaN of finite gradients (a schedule that
         divides by zero), which this finds.
         """
-        return [
-            path
-            for path, x in zip(leaf_paths(carry.state), jax.tree.leaves(carry.state), strict=True)
-            if jnp.issubdtype(x.dtype, jnp.floating) and not bool(jnp.isfinite(x).all())
-        ]
+        sound = np.asarray(_finite_leaves(carry.state))
+        return [path for path, fine in zip(leaf_paths(carry.state), sound, strict=True) if not fine]
 
     def report(self) -> dict[str, Any]:
         """JSON for the run's page: the budget's, and FLOPs of a step as XLA counts them."""
@@ -280,6 +279,15 @@ def _same_types(what: str, old: Any, new: Any) -> None:  # noqa: ANN401
 def _fresh_carry(state: dict[str, Any]) -> Carry:
     zero = np.int32(0)
     return jax.tree.map(jnp.asarray, Carry(state, zero, zero, zero, np.int32(-1)))  # type: ignore[arg-type]
+
+
+@jax.jit
+def _finite_leaves(state: Any) -> jax.Array:  # noqa: ANN401
+    """One bool for each leaf of a state; True for whole numbers and random keys."""
+    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(state)]
+    return jnp.stack(
+        [jnp.isfinite(x).all() if f else jnp.bool_(True) for x, f in zip(jax.tree.leaves(state), floats, strict=True)]
+    )
 
 
 def _float32_leaves(grads: Any) -> list[jax.Array]:  # noqa: ANN401

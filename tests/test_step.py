@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,7 +85,7 @@ def test_the_model_that_came_in_is_left_alone() -> None:
     assert bits(nnx.as_pure(nnx.state(model))) == before
     assert model.dropout.deterministic
     # It trains in train mode, whatever the mode of what came in: the statistics move.
-    assert bits(carry.state["model"]["norm"]) != bits(step.initial_carry().state["model"]["norm"])
+    assert bits(carry.state["model"]["norm"]["mean"]) != bits(step.initial_carry().state["model"]["norm"]["mean"])
 
 
 def test_the_carry_is_donated_and_fresh_ones_are_copies(stop: TrainStep) -> None:
@@ -251,7 +254,8 @@ def test_a_finite_gradient_whose_square_overflows_counts_as_bad() -> None:
 def test_skipping_equals_a_run_that_never_saw_the_batches(skip: TrainStep) -> None:
     good = [batch(i) for i in range(6)]
     expected, _ = run(skip, skip.initial_carry(), good)
-    mixed = [good[0], bad_batch(9), *good[1:3], bad_batch(10), bad_batch(11), *good[3:]]
+    # One look falls between two bad batches in a row: neither may be missed or reported twice.
+    mixed = [good[0], bad_batch(9), good[1], bad_batch(10), bad_batch(11), *good[2:]]
     firewall = Firewall(skip, every=4)
     carry = skip.initial_carry()
     for index, columns in enumerate(mixed):
@@ -260,8 +264,8 @@ def test_skipping_equals_a_run_that_never_saw_the_batches(skip: TrainStep) -> No
         firewall.check(carry)
     firewall.check(carry, now=True)
     assert bits(carry.state) == bits(expected.state)
-    assert [s.verdict.step for s in firewall.skips] == [1, 4, 5]
-    assert firewall.skips[1].records == tuple(range(40, 48))
+    assert [s.verdict.step for s in firewall.skips] == [1, 3, 4]
+    assert firewall.skips[1].records == tuple(range(30, 38))
     assert firewall.skips[1].verdict.kind == "loss"
     # `step` is the position in the data; the optimizer's own count is that of the updates.
     assert (int(carry.step), int(carry.skipped)) == (9, 3)
@@ -387,3 +391,34 @@ def test_evaluation_refuses_what_it_was_not_compiled_for(stop: TrainStep, evalua
         pad_batch(batch(0), BATCH - 1)
     with pytest.raises(ContractError, match="each example"):
         EvalStep(tiny(), loss_of_the_batch, FEATURES, BATCH, stop.abstract_carry())
+
+
+# ----------------------------------------------------------------------------------------------------- several devices
+
+
+def test_a_carry_on_two_devices_is_trained_evaluated_and_copied() -> None:
+    code = """
+import jax
+from step_cases import *
+from test_step import example_metrics
+from tasks.eval_step import EvalStep
+
+P, NamedSharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+whole, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+step = make_step(sharding=whole, batch_sharding=split)
+evaluation = EvalStep(tiny(), example_metrics, FEATURES, BATCH, step.abstract_carry())
+results = []
+for _ in range(2):
+    carry, _ = run(step, step.initial_carry(), [batch(0), bad_batch(1), batch(2)])
+    results.append((bits(carry), evaluation.evaluate(carry, [batch(3)])))
+assert results[0] == results[1]
+assert int(carry.tripped_at) == 1
+assert {x.sharding for x in jax.tree.leaves(carry)} == {whole}
+print(step.budget.used, evaluation.budget.used)
+"""
+    tests = Path(__file__).parent
+    paths = os.pathsep.join([str(tests.parent), str(tests)])
+    environment = {**os.environ, "PYTHONPATH": paths, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["1", "1"], done.stderr
