@@ -6,6 +6,7 @@ of the data, drops elements that a transform turned into None, and leaves worker
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
 from multiprocessing import connection
 from types import TracebackType
 from typing import Any
@@ -122,9 +124,14 @@ class Batches(Iterator[Columns]):
         if self._closed:
             return
         self._closed = True
-        # The workers first: Grain's own close waits for a thread that waits for the worker.
-        for worker_iterator in _worker_iterators(self._iterator, wait=True):
-            worker_iterator.close()
+        for started in _started(self._iterator, wait=True):
+            worker = _worker_of(started)
+            if worker.status == 0:
+                # Grain's close would wait for its thread, which waits for this worker; without one the thread ends.
+                # If the worker left because its data is at an end, the thread does the same at this moment.
+                with contextlib.suppress(AttributeError):
+                    worker.iterator.close()
+            started.close()
         self._iterator.close()
         self._iterator = None
         if self._caller:
@@ -144,15 +151,17 @@ class Batches(Iterator[Columns]):
         return {name: np.array(value, subok=False) for name, value in element.items()}
 
     def _await(self, awaited: Future[Columns]) -> Columns:
-        deadline = time.monotonic() + self._timeout
+        deadline, gone = time.monotonic() + self._timeout, False
         while True:
             try:
                 return awaited.result(_POLL)
             except NotYet:
                 if awaited.done():  # it raised a TimeoutError of its own
                     return awaited.result()
-            if (status := _left_with(self._iterator)) is not None:
+            status = _left_with(self._iterator)
+            if status is not None and gone:  # seen twice: not just one that is at its end and being put away
                 raise PipelineError("a worker ended before its last batch", status=status)
+            gone = status is not None
             if time.monotonic() > deadline:
                 raise PipelineError("no batch came from the workers", waited=f"{self._timeout} s")
 
@@ -168,23 +177,37 @@ def _next_or_end(iterator: Iterator[Columns]) -> Columns:
         raise _Ended from None
 
 
-def _worker_iterators(iterator: Any, *, wait: bool = False) -> list[Any]:  # noqa: ANN401
-    """Every worker's iterator, also of those that were started but not yet asked, which Grain wouldn't close.
+@dataclass(frozen=True)
+class _Worker:
+    """One worker: Grain's iterator over what it sends, and its exit status once it is gone."""
 
-    These are private names of the pinned Grain: it offers no way to see its workers. The tests on dying workers fail
-    if they change.
-    """
+    iterator: Any
+    status: int | None
+
+
+# What follows uses private names of the pinned Grain, because it offers no way to see its workers, doesn't close those
+# that were started but not yet asked, and doesn't see one that left with status 0. The tests on faults fail if these
+# names change.
+
+
+def _started(iterator: Any, *, wait: bool = False) -> list[Any]:  # noqa: ANN401
+    """The iterator of every worker that was started, asked or not."""
     in_use = [it for it in getattr(iterator, "_iterators_in_use", []) if it is not None]
     starting = list(getattr(getattr(iterator, "_prefetch_ds_iter", None), "_buffer", []))
     ready = [future for future in starting if (wait and not future.cancel()) or future.done()]
-    started = [f.result() for f in ready if not f.cancelled() and not f.exception()]
-    return [getattr(it, "_maybe_nonnative_parent", it) for it in in_use + started]
+    return in_use + [f.result() for f in ready if not f.cancelled() and not f.exception()]
+
+
+def _worker_of(started: Any) -> _Worker:  # noqa: ANN401
+    iterator = getattr(started, "_maybe_nonnative_parent", started)
+    process = getattr(iterator, "_prefetch_process", None)
+    return _Worker(iterator, None if process is None else process.exitcode)
 
 
 def _left_with(iterator: Any) -> int | None:  # noqa: ANN401
     """Exit status of a worker that is gone, if one is."""
-    processes = (getattr(it, "_prefetch_process", None) for it in _worker_iterators(iterator))
-    return next((p.exitcode for p in processes if p is not None and p.exitcode is not None), None)
+    statuses = (_worker_of(started).status for started in _started(iterator))
+    return next((status for status in statuses if status is not None), None)
 
 
 def start_worker(index: int, count: int) -> None:
