@@ -102,6 +102,16 @@ def test_arrays_that_do_not_fit(tmp_path: Path, image: np.ndarray, label: np.nda
         assert fact in str(caught.value)
 
 
+def test_numbers_stand_for_classes_as_in_tables(tmp_path: Path) -> None:
+    years = Feature("int32", classes=("2023", "2022"))
+    for values in (np.array([2022, 2023], ">i4"), np.array([2022.0, 2023.0]), np.array(["2022", "2023"])):
+        npz(tmp_path, y=values)
+        assert together(read(tmp_path, features={"y": years}))["y"].tolist() == [1, 0]
+    npz(tmp_path, y=np.array([1, 0]))
+    with pytest.raises(SchemaError, match="2 not a class"):
+        read(tmp_path, features={"y": years})
+
+
 def test_nothing_follows_a_fault(tmp_path: Path) -> None:
     npz(tmp_path, image=changed((2, 0, 0), 0.5), label=LABEL)
     blocks = arrays.blocks(tmp_path, "t.npz", FEATURES, rows=1)

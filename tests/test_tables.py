@@ -223,6 +223,21 @@ def test_numbers_are_indices_unless_names_are_other_numbers(tmp_path: Path) -> N
     assert labels("0", "1") == [[1, 0], [1, 0]]
     assert labels("0", "spam") == [[1, 0], [1, 0]]
     fails(SchemaError, lambda: labels("1", "2"), "1 not a class", "'0' at row 1")
+    # pandas writes whole numbers beside nulls as floats.
+    pq.write_table(pa.table({"label": [1.0, 0.0]}), tmp_path / "t.parquet")
+    assert labels("1", "0")[1] == [0, 1]
+
+
+@pytest.mark.parametrize(("classes", "expected"), [(("no", "yes"), [1, 0]), (("true", "false"), [0, 1])])
+def test_true_and_false_as_labels(tmp_path: Path, classes: tuple[str, ...], expected: list[int]) -> None:
+    got = lines(tmp_path, '{"label":true}\n{"label":false}\n', {"label": Feature("int32", classes=classes)})
+    assert got["label"].tolist() == expected
+
+
+def test_a_column_of_nothing_but_null(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.nulls(2)}), tmp_path / "t.parquet")
+    for feature in (Feature("float32"), Feature("float32", (2,)), Feature("int32", classes=("a", "b"))):
+        fails(SchemaError, lambda f=feature: list(parquet.blocks(tmp_path, "t.parquet", {"x": f})), "2 null", "row: 0")
 
 
 # --- numbers that don't fit (C7)
@@ -313,7 +328,13 @@ def test_typed_columns_that_fit(tmp_path: Path, values: pa.Array, dtype: str, ex
 
 def test_a_type_that_can_never_fit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([0], pa.timestamp("us"))}), tmp_path / "t.parquet")
-    fails(SchemaError, lambda: list(parquet.blocks(tmp_path, "t.parquet", {"x": WHOLE})), "timestamp[us]", "int64")
+    for feature in (WHOLE, Feature("int64", classes=("2", "1"))):
+        fails(
+            SchemaError,
+            lambda f=feature: list(parquet.blocks(tmp_path, "t.parquet", {"x": f})),
+            "timestamp[us]",
+            "int64",
+        )
 
 
 @pytest.mark.parametrize("text", sorted(value_rules.MISSING - {"nan", "-nan", "NaN"}))

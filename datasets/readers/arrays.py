@@ -180,9 +180,11 @@ def _check_shape(stream: Stream, feature: Feature) -> None:
 def _as_feature(part: np.ndarray, feature: Feature, place: Place, fill: float | None) -> np.ndarray:
     shape = (len(part), *feature.shape)
     per = math.prod(feature.shape)
-    if part.dtype.kind in "US":
-        texts = pa.array(part.reshape(-1).astype(str).tolist(), pa.string())
-        return from_arrow(texts, Feature(feature.dtype, classes=feature.classes), place, fill).reshape(shape)
+    if part.dtype.kind in "US" or (feature.classes and part.dtype.kind in "biuf"):
+        flat = np.ascontiguousarray(part).reshape(-1)
+        flat = flat.astype(str).tolist() if part.dtype.kind in "US" else flat.astype(part.dtype.newbyteorder("="))
+        one = Feature(feature.dtype, classes=feature.classes)
+        return from_arrow(pa.array(flat), one, Place(place.faults, place.column, place.row, per), fill).reshape(shape)
     if part.dtype.kind not in "biuf":
         raise SchemaError("array of another type", file=place.column, got=part.dtype, expected=feature.dtype)
     return fit(np.ascontiguousarray(part), feature, Place(place.faults, place.column, place.row, per), fill).reshape(

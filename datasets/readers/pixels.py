@@ -133,8 +133,6 @@ def _with_channels(
     if picture.has_transparency_data and channels != 4:
         under = Image.new("RGBA", picture.size, (*background, 255))
         picture = Image.alpha_composite(under, picture.convert("RGBA"))
-    elif picture.mode not in ("1", "L", "RGB", "RGBA") and channels == 1:
-        picture = picture.convert("RGB")
     return picture.convert(MODES[channels])
 
 

@@ -8,7 +8,8 @@ last block, in every file order and at every block size. The rules:
 - null, an empty text, the spellings in `MISSING` and NaN are missing. Missing values are refused, unless the reader was
   given a value to fill in for that feature; infinities are refused always.
 - Text in front of a feature with classes is a class name, to the letter ("001", "NA" and " cat" stay what they are).
-  Text or numbers that are no class name but whole numbers are indices, unless class names are themselves other numbers.
+  Text or numbers that are no class name but whole numbers are indices, unless class names are themselves other numbers;
+  true and false are class names where there are such, else 1 and 0.
 - Text in front of a uint8 feature of shape (n,) is its UTF-8 bytes, padded with zeros; longer text is refused.
 - Lists fit a feature when every one has the declared length.
 """
@@ -64,13 +65,16 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
     kind = array.type
     if pa.types.is_dictionary(kind):
         return from_arrow(array.dictionary_decode(), feature, place, fill)
+    if pa.types.is_decimal(kind):
+        return from_arrow(array.cast(pa.float64()), feature, place, fill)
     if pa.types.is_null(kind):
-        return from_arrow(array.cast(pa.float64()), Feature("float64", feature.shape), place, fill).astype(
-            feature.dtype
-        )
+        if fill is None:
+            place.fault("null", np.ones(len(array), bool), array, "a value")
+        return np.full((len(array), *feature.shape), fill or 0, feature.dtype)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _from_lists(array, feature, place, fill)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text and feature.dtype == "uint8" and len(feature.shape) == 1:
         return _from_bytes(array, feature.shape[0], place)
     if math.prod(feature.shape) != 1:
@@ -79,12 +83,13 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
         values = _from_names(array, feature, place)
     elif text:
         values = _from_text(array, feature, place, fill)
-    elif pa.types.is_integer(kind) and feature.classes and not _are_indices(feature.classes):
+    elif feature.classes and pa.types.is_boolean(kind) and {"true", "false"} & {c.lower() for c in feature.classes}:
         values = _from_names(array.cast(pa.string()), feature, place)
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+    elif number and feature.classes and not _are_indices(feature.classes):
+        numbers = _from_numbers(array, Feature("int64"), place, fill)
+        values = _from_names(pa.array(numbers).cast(pa.string()), feature, place)
+    elif number or pa.types.is_boolean(kind):
         values = _from_numbers(array, feature, place, fill)
-    elif pa.types.is_decimal(kind):
-        values = _from_numbers(array.cast(pa.float64()), feature, place, fill)
     else:
         raise _other_type(array, feature, place)
     return values.reshape(len(array), *feature.shape)
