@@ -191,7 +191,7 @@ CHANGED: dict[str, tuple[dict[str, str], tuple[str, str, str]]] = {
     ),
     "an import inside a function, used in a nested one": (
         {
-            "tasks/a.py": "def work():\n    import tasks.b\n    def g():\n        return [tasks.b.f() for _ in ()]\n    return g\n",
+            "tasks/a.py": "def work():\n    import tasks.b\n    def g():\n        return [tasks.b.f() for _ in ()]\n",
             "tasks/b.py": "def f():\n    return 1\n",
         },
         ("tasks/b.py", "1", "2"),
@@ -544,7 +544,7 @@ SAME: dict[str, tuple[dict[str, str], tuple[str, str, str]]] = {
     ),
     "another function of a module that is used": (
         {
-            "tasks/a.py": "import tasks.sub.b\nfrom tasks.sub import b\ndef work():\n    return tasks.sub.b.f(), b.f()\n",
+            "tasks/a.py": "import tasks.sub.b\nfrom tasks.sub import b\ndef work():\n    tasks.sub.b.f(), b.f()\n",
             "tasks/sub/b.py": "def f():\n    return 1\ndef g():\n    return 2\n",
         },
         ("tasks/sub/b.py", "2", "3"),
