@@ -24,6 +24,7 @@ from tasks.artifact import Artifact, Store
 from tasks.progress import LOG
 
 RETRIES = 3
+FIRST_PAUSE = 2.0  # seconds, doubled each time, with jitter
 FINAL_DISK_ERRORS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}
 
 

@@ -32,30 +32,37 @@ def promote_candidate(job: Job, records: Artifact, weights: Artifact, evaluation
     registry = Registry(job.store, job.request.name)
     with registry.lock():
         champion = registry.champion()
-        if champion is not None and champion.weights == weights.digest:
-            decision = {"promoted": True, "reason": "the candidate is the champion already"}
-        elif champion is None:
-            decision = {"promoted": True, "reason": "no champion"}
-        else:
-            decision = compare(job, records, evaluation, champion)
-        decision = {
-            **decision,
-            "candidate": weights.digest,
-            "champion_before": None if champion is None else champion.version,
-            "records": records.digest,
-            "metrics": job.store.facts(evaluation),
-        }
+        decision = decide(job, records, weights, evaluation, champion)
         if decision["promoted"]:
             metrics = read_json(job.store.path(evaluation) / METRICS)
             model = registry.add(weights, {"metrics.json": metrics, DECISION: decision})
-            champion = registry.crown(model)
-            decision["version"] = champion.version
+            decision = {**decision, "version": registry.crown(model).version}
 
     def fill(draft: Draft) -> None:
         write_json(draft.folder / DECISION, decision)
         draft.facts = decision
 
     return job.commit("decision", fill)
+
+
+def decide(
+    job: Job, records: Artifact, weights: Artifact, evaluation: Artifact, champion: Champion | None
+) -> dict[str, Any]:
+    """Promoted or not, why, and on what grounds; the same as before when it was decided before."""
+    grounds = {
+        "candidate": weights.digest,
+        "champion_before": None if champion is None else champion.version,
+        "records": records.digest,
+        "evaluation": evaluation.digest,
+    }
+    if champion is None:
+        return {**grounds, "promoted": True, "reason": "no champion"}
+    if champion.weights != weights.digest:
+        return {**grounds, **compare(job, records, evaluation, champion)}
+    past = read_json(job.store.path(champion.model) / DECISION)
+    if past["records"] == records.digest and past["evaluation"] == evaluation.digest:
+        return past
+    return {**grounds, "promoted": True, "reason": "the candidate is the champion already"}
 
 
 def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champion) -> dict[str, Any]:

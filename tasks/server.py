@@ -70,8 +70,6 @@ def connected() -> Iterator[str]:
     Raises:
         ServeError: None answers and an own one can't be started, or the user set an address at which nothing answers.
     """
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogHandler
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     configure()
@@ -84,6 +82,21 @@ def connected() -> Iterator[str]:
         raise ServeError(
             "no Prefect server answers at PREFECT_API_URL", got=api, cure="start it, or unset PREFECT_API_URL"
         )
+    with embedded() as api:
+        yield api
+
+
+@contextlib.contextmanager
+def embedded() -> Iterator[str]:
+    """The address of a server of our own, which ends with the context; Prefect talks to it while the context is open.
+
+    Raises:
+        ServeError: It can't be started.
+    """
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
     process, api = start_embedded()
     try:
         wait_until_healthy(process, api)

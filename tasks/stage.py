@@ -124,7 +124,7 @@ class Stage:
         from prefect import task
         from prefect.tasks import exponential_backoff
 
-        from tasks.cache import RETRIES, ContentKey, deserves_retry
+        from tasks import cache
 
         started = time.perf_counter()
         components = self.components(run, inputs)
@@ -140,11 +140,11 @@ class Stage:
         records = run.store.root / "cache"
         wrapped = task(
             name=self.name, task_run_name=f"{self.name} {run.request.name}", persist_result=True,
-            cache_policy=ContentKey(key=job.key, store=run.store, records=records, lost=self.lost),
+            cache_policy=cache.ContentKey(key=job.key, store=run.store, records=records, lost=self.lost),
             result_storage=records,
-            result_serializer="json", cache_result_in_memory=False, retries=RETRIES,
-            retry_delay_seconds=exponential_backoff(backoff_factor=2), retry_jitter_factor=1.0,
-            retry_condition_fn=deserves_retry,
+            result_serializer="json", cache_result_in_memory=False, retries=cache.RETRIES,
+            retry_delay_seconds=exponential_backoff(backoff_factor=cache.FIRST_PAUSE), retry_jitter_factor=1.0,
+            retry_condition_fn=cache.deserves_retry,
         )(work)  # fmt: skip
         with self._alone(run, job.key):
             value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})

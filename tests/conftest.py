@@ -22,17 +22,10 @@ configure()
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """A Prefect server for the session, in PREFECT_API_URL also for child processes."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from tasks.server import embedded
 
-    from tasks.server import start_embedded, stop, wait_until_healthy
-
-    process, api = start_embedded()
     before = os.environ["PREFECT_API_URL"]
-    try:
-        wait_until_healthy(process, api)
+    with embedded() as api:
         os.environ["PREFECT_API_URL"] = api
-        with temporary_settings({PREFECT_API_URL: api}):
-            yield api
-    finally:
+        yield api
         os.environ["PREFECT_API_URL"] = before
-        stop(process)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 def start(store: Path, *options: str) -> subprocess.Popen[str]:
     """`python -m flows.train mnist` with a small model, in its own process group."""
-    command = [sys.executable, "-m", "flows.train", "mnist", "--model", "mlp", "--json", "--store", str(store), *options]
+    command = [sys.executable, "-m", "flows.train", "mnist", "--model=mlp", "--json", f"--store={store}", *options]
     return subprocess.Popen(
         command, cwd=ROOT, env=dict(os.environ), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,

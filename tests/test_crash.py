@@ -7,13 +7,11 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-
 from flow_process import digests, finish, kill, kill_after, start, states
 
 OPTIONS = ("--epochs", "3", "--checkpoint-every", "13", "--batch-size", "64")
@@ -50,8 +48,8 @@ def without_fit(reference: Reference, store: Path) -> Path:
 
 
 @pytest.fixture
-def prepared(reference: Reference, tmp_path: Path) -> Iterator[Path]:
-    yield without_fit(reference, tmp_path / "store")
+def prepared(reference: Reference, tmp_path: Path) -> Path:
+    return without_fit(reference, tmp_path / "store")
 
 
 def progress(store: Path) -> int:
@@ -60,7 +58,7 @@ def progress(store: Path) -> int:
     return max(steps, default=0)
 
 
-def wait_for(condition: Any, seconds: float = 120) -> None:  # noqa: ANN401
+def wait_for(condition: Any, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "nothing happened"

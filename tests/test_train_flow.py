@@ -1,0 +1,183 @@
+"""The whole flow in one process: cached, run again where something is gone, resumed, refused when not better."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flow_process import digests, states
+from prefect import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter, FlowRunFilterId
+
+from datasets.errors import DataError, TransientError
+from flows.train import train
+from tasks.artifact import Artifact, Store
+from tasks.step import TrainStep
+
+STAGES = ("fetch", "convert", "validate", "feed", "fit", "evaluate", "promote")
+
+
+@pytest.fixture(scope="module")
+def first(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A first run in an empty store."""
+    return run(tmp_path_factory.mktemp("store"))
+
+
+def run(store: Path, **parameters: Any) -> dict[str, Any]:
+    summary = train("mnist", model="mlp", epochs=1, store=str(store), checkpoint_every=20, **parameters)
+    return json.loads(json.dumps(summary, allow_nan=False))
+
+
+@pytest.fixture
+def store(first: dict[str, Any], tmp_path: Path) -> Path:
+    """A copy of the first run's store."""
+    root = Path(first["artifacts"]["fetch"]).parents[2]
+    return Path(shutil.copytree(root, tmp_path / "store"))
+
+
+def folder(store: Path, summary: dict[str, Any], stage: str) -> Path:
+    return store / Path(summary["artifacts"][stage]).relative_to(Path(summary["artifacts"]["fetch"]).parents[2])
+
+
+def ran(summary: dict[str, Any]) -> list[str]:
+    return [name for name, state in states(summary).items() if state != "cached"]
+
+
+def test_the_first_run_does_every_stage_and_learns(first: dict[str, Any]) -> None:
+    assert states(first) == dict.fromkeys(STAGES, "ran")
+    assert first["metrics"]["examples"] == 1000
+    assert first["metrics"]["accuracy"] == first["metrics"]["correct"] / 1000 > 0.8
+    assert first["champion"] == "v1"
+    assert first["decision"] == {"promoted": True, "reason": "no champion"}
+    assert first["steps"] == 9000 // 128
+    assert first["traces"] == {"train": [1, 1], "eval": [1, 1], "predict": [1, 1]}
+    assert first["skipped_batches"] == 0
+    assert all(Path(path, "manifest.json").is_file() for path in first["artifacts"].values())
+
+
+def test_what_prefect_shows(first: dict[str, Any], prefect_server: str) -> None:
+    this_run = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[first["run"]]))
+    with get_client(sync_client=True) as client:
+        flow_run = client.read_flow_run(first["run"])
+        artifacts = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=this_run)}
+        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id])))
+    assert flow_run.name == "mnist model=mlp epochs=1"
+    assert {task.name for task in tasks} == {f"{stage} mnist" for stage in STAGES}
+    assert set(artifacts) == {"mnist-metrics", "mnist-loss-curve", "mnist-confusion-matrix", "mnist-run"}
+    assert "sample" in str(artifacts["mnist-run"].data)
+    assert str(artifacts["mnist-loss-curve"].data).count("data:image/png;base64,") == 1
+    assert f"{first['metrics']['accuracy']:.2%}" in str(artifacts["mnist-run"].data)
+
+
+def test_the_same_again_does_nothing(first: dict[str, Any], store: Path) -> None:
+    again = run(store)
+    assert ran(again) == []
+    assert digests(again) == digests(first)
+    assert again["metrics"] == first["metrics"]
+    assert again["champion"] == "v1"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_deleted_artifact_is_made_again_and_nothing_else(first: dict[str, Any], store: Path, stage: str) -> None:
+    shutil.rmtree(folder(store, first, stage))
+    again = run(store)
+    assert ran(again) == [stage]
+    assert digests(again) == digests(first)
+
+
+def test_an_edited_artifact_is_made_again(first: dict[str, Any], store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shard = next(folder(store, first, "convert").glob("*.array_record"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    with caplog.at_level("WARNING", "gristmill"):
+        again = run(store)
+    assert ran(again) == ["convert"]
+    assert digests(again) == digests(first)
+    assert f"convert runs again: cached a file of an artifact was edited: {shard}" in caplog.text
+
+
+def test_a_lost_champion_is_crowned_again(first: dict[str, Any], store: Path) -> None:
+    (store / "models" / "mnist" / "champion.json").unlink()
+    again = run(store)
+    assert ran(again) == ["promote"]
+    assert again["champion"] == "v1"
+
+
+def test_the_store_can_be_moved(first: dict[str, Any], store: Path) -> None:
+    moved = store.rename(store.with_name("elsewhere"))
+    assert ran(run(moved)) == []
+
+
+def test_another_learning_rate_trains_anew_and_is_refused_when_it_is_worse(first: dict[str, Any], store: Path) -> None:
+    pointer = store / "models" / "mnist" / "champion.json"
+    before = pointer.read_bytes()
+    worse = run(store, learning_rate=1e-6)
+    assert ran(worse) == ["fit", "evaluate", "promote"]
+    assert worse["decision"]["promoted"] is False
+    assert "not better" in worse["decision"]["reason"]
+    assert worse["champion"] == "v1"
+    assert pointer.read_bytes() == before
+    assert ran(run(store, learning_rate=1e-6)) == []
+
+
+def test_a_batch_size_touches_the_feed_too(first: dict[str, Any], store: Path) -> None:
+    assert ran(run(store, batch_size=64)) == ["feed", "fit", "evaluate", "promote"]
+
+
+def test_a_fit_that_fails_half_way_goes_on_from_its_checkpoint(
+    first: dict[str, Any], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(folder(store, first, "fit"))
+    shutil.rmtree(store / "checkpoints")
+    whole_step, steps = TrainStep.__call__, []
+
+    def failing(self: TrainStep, carry: Any, batch: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 50:
+            raise DataError("a disk died")
+        return whole_step(self, carry, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainStep, "__call__", failing)
+        with pytest.raises(DataError, match="a disk died"):
+            run(store)
+    assert len(steps) == 50, "a data error was tried again"
+    again = run(store)
+    assert states(again) == {**dict.fromkeys(STAGES, "cached"), "fit": "resumed"}
+    assert digests(again) == digests(first)
+
+
+def test_trouble_that_passes_is_tried_again_from_the_checkpoint(
+    first: dict[str, Any], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(folder(store, first, "fit"))
+    shutil.rmtree(store / "checkpoints")
+    whole_step, steps = TrainStep.__call__, []
+
+    def failing(self: TrainStep, carry: Any, batch: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 50:
+            raise TransientError("the network is away")
+        return whole_step(self, carry, batch)
+
+    monkeypatch.setattr(TrainStep, "__call__", failing)
+    monkeypatch.setattr("tasks.cache.FIRST_PAUSE", 0.01)
+    again = run(store)
+    assert states(again)["fit"] == "resumed"
+    assert digests(again) == digests(first)
+    assert again["traces"]["train"] == [1, 1]
+
+
+def test_shards_that_were_not_validated_are_refused(first: dict[str, Any], store: Path) -> None:
+    from datasets.errors import StoreError
+    from tasks.feed import check_vouched
+
+    rows = {row["name"]: row for row in first["stages"]}
+    report = Artifact("report", "mnist", rows["validate"]["key"], rows["validate"]["digest"])
+    others = Artifact("records", "mnist", rows["convert"]["key"], "0" * 64)
+    with pytest.raises(StoreError, match="not validated"):
+        check_vouched(Store(store), others, report)
