@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import ArtifactDamaged
+from datasets.errors import ArtifactDamaged, StoreError
 from tasks.durable import fsync_dir, fsync_tree, read_json, sha256_file, write_json
 from tasks.lock import Lock
 
@@ -91,6 +91,7 @@ class Store:
 
         Raises:
             OSError: The store is full, read-only or gone; nothing is left at the final path.
+            StoreError: `fill` made a file with the manifest's name.
         """
         temporary = self.root / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
@@ -121,7 +122,7 @@ class Store:
         if not path.is_file():
             raise ArtifactDamaged("artifact missing", file=path.parent, cure="the stage that makes it runs again")
         manifest = read_json(path)
-        if not isinstance(manifest, dict) or manifest.get("seal") != _seal_of(manifest):
+        if not _is_sealed(manifest):
             raise ArtifactDamaged("the manifest was edited", file=path)
         if manifest["digest"] != artifact.digest:
             raise ArtifactDamaged(
@@ -181,6 +182,8 @@ class Store:
         return artifact
 
     def _seal(self, draft: Draft, kind: str, dataset: str, key: str) -> Artifact:
+        if (draft.folder / MANIFEST).exists():
+            raise StoreError("a file of an artifact has the manifest's name", got=MANIFEST, cure="another name")
         files = {
             name: {"sha256": sha256_file(draft.folder / name), "bytes": (draft.folder / name).stat().st_size}
             for name in sorted(_files(draft.folder))
@@ -216,10 +219,13 @@ class Store:
             lock = Lock(temporary / f"{path.name.removesuffix('.lock')}.lock")
             if lock.acquire(blocking=False):
                 try:
-                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    elif path != lock.path:
+                        path.unlink(missing_ok=True)
+                    lock.path.unlink(missing_ok=True)  # while it is ours: a moment later it may be a living draft's
                 finally:
                     lock.release()
-                    lock.path.unlink(missing_ok=True)
 
 
 def _files(folder: Path) -> set[str]:
@@ -229,6 +235,18 @@ def _files(folder: Path) -> set[str]:
 def _hash(value: Any) -> str:  # noqa: ANN401
     text = json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_sealed(manifest: Any) -> bool:  # noqa: ANN401
+    """Whether a manifest is as it was written, and its digest is that of what it says."""
+    try:
+        return manifest["seal"] == _seal_of(manifest) and manifest["digest"] == _hash(_content(manifest))
+    except (KeyError, TypeError, ValueError, AttributeError):  # of another shape, or with a number that JSON has not
+        return False
+
+
+def _content(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {name: manifest[name] for name in ("kind", "dataset", "files", "facts")}
 
 
 def _seal_of(manifest: dict[str, Any]) -> str:
