@@ -171,6 +171,12 @@ def test_rotate_is_bilinear_around_the_centre() -> None:
     np.testing.assert_allclose(turned[far], 0, atol=0.2)
 
 
+def test_uint8_is_rotated_as_float32_is_and_then_rounded() -> None:
+    images, u = batch(20), draws(Rotate(30), 20)
+    exact = Rotate(30)(images.astype(np.float32), u)
+    np.testing.assert_array_equal(Rotate(30)(images, u), np.rint(exact).astype(np.uint8))
+
+
 def test_angles_spread_over_both_directions() -> None:
     image = np.zeros((1, 21, 21, 1), np.float32)
     image[0, 10, 15:] = 1
