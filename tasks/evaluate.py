@@ -64,7 +64,7 @@ def predict_split(
     """Predictions of stored weights for a split, and the report of the trace budget.
 
     Raises:
-        NonFiniteError: A logit is NaN or infinite; the example is named.
+        NonFiniteError: A logit or a loss is NaN or infinite; the example is named.
         CheckpointMismatch: As `load_model`.
     """
     from tasks.predictor import Predictor
@@ -81,10 +81,14 @@ def predict_split(
             return source.read(ids)
 
         predictions = predictor.predict(len(source), read)
-    bad = np.flatnonzero(~np.isfinite(predictions.logits).all(axis=1))
+    # Finite logits that are far enough apart still have an infinite loss.
+    bad = np.flatnonzero(~(np.isfinite(predictions.logits).all(axis=1) & np.isfinite(predictions.losses)))
     if bad.size:
         raise NonFiniteError(
-            "the model gives a logit that isn't finite", split=split, record=int(bad[0]), count=f"{bad.size} examples"
+            "the model gives a logit or a loss that isn't finite",
+            split=split,
+            record=int(bad[0]),
+            count=f"{bad.size} examples",
         )
     return predictions, predictor.budget.report()
 

@@ -32,7 +32,9 @@ def _reads(run: Run) -> dict[str, Any]:
         "recipe": dataset.recipe,
         "inputs": dataset.inputs,
         "label": dataset.label,
-        "classes": len(dataset.features[dataset.label].classes),
+        # Its bounds scale what the model sees, and both are kept beside the weights.
+        "feature": dataset.features[dataset.inputs],
+        "classes": dataset.features[dataset.label].classes,
         "layout": {name: (feature.dtype, feature.shape) for name, feature in dataset.features.items()},
     }
 

@@ -52,8 +52,9 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     index = range(len(classes))
-    axes.set_xticks(index, classes, rotation=45 if max(map(len, classes)) > 3 else 0, ha="right")
-    axes.set_yticks(index, classes)
+    # A name is text: with two $ in it, it would be taken for a formula.
+    axes.set_xticks(index, classes, rotation=45 if max(map(len, classes)) > 3 else 0, ha="right", parse_math=False)
+    axes.set_yticks(index, classes, parse_math=False)
     axes.set(xlabel="predicted", ylabel="truth")
     if len(classes) <= 20:
         for i, j in np.argwhere(counts):

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from datasets.errors import TrainingError
+from datasets.errors import NonFiniteError, TrainingError
 from tasks.artifact import Artifact, Draft
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
@@ -116,9 +116,9 @@ class Training:
                 with StopSignal() as stop, bar("fit", self.total, "steps") as progress:
                     progress.move_to(start)
                     carry = self._steps(carry, start, checkpoints, log, stop, progress)
+                    checkpoints.wait()  # before the signal is handed on, which may end the process at once
             finally:
                 log.close()
-            checkpoints.wait()
             if int(carry.step) < self.total:  # a handler that lets the process live must not make half a model
                 raise TrainingError("the training was stopped", step=int(carry.step), checkpoint=self.folder)
             self.cost = asdict(checkpoints.cost)
@@ -143,7 +143,8 @@ class Training:
             done = at + 1
             last, due = done == self.total, done % self.job.request.checkpoint_every == 0
             epoch_ends = done % self.pipeline.order.steps_per_epoch == 0
-            look = last or due or epoch_ends or stop.received is not None
+            stopping = stop.received is not None  # asked once: a signal may come between two lines
+            look = last or due or epoch_ends or stopping
             if look or len(pending) == FETCH_EVERY:
                 firewall.check(carry, now=True)
                 rows = self._rows(done - len(pending), pending)
@@ -153,10 +154,10 @@ class Training:
                 pending = []
             if epoch_ends:
                 log.append([self._evaluate(carry, at)])
-            if last or due or stop.received is not None:
+            if last or due or stopping:
                 log.sync()
                 checkpoints.save(done, carry, meta={"pipeline": self.pipeline.state(done), "versions": versions()})
-            if stop.received is not None and not last:
+            if stopping:
                 break
         self.seconds = time.perf_counter() - began
         self.skipped = int(carry.skipped)
@@ -189,6 +190,11 @@ class Training:
         size, batch_size = len(self.test), self.recipe.batch_size
         batches = (self.test.read(np.arange(i, min(i + batch_size, size))) for i in range(0, size, batch_size))
         means = self.eval_step.evaluate(carry, batches)
+        if not np.isfinite(means["test_loss"]):
+            raise NonFiniteError(
+                "the loss of the test split isn't finite", split="test", step=at, got=means["test_loss"],
+                cure="look for extreme values in the validation report of the test split",
+            )  # fmt: skip
         return {"step": at, "epoch": self.pipeline.order.epoch(at), **means}
 
     def notes(self) -> dict[str, Any]:

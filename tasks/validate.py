@@ -91,7 +91,9 @@ class SplitSummary:
             self._check_values(name, columns[name], feature)
             self._sums[name].add(columns[name])
             if feature.classes:
-                self._counts[name] += np.bincount(columns[name].astype(np.int64), minlength=len(feature.classes))
+                self._counts[name] += np.bincount(
+                    columns[name].reshape(-1).astype(np.int64), minlength=len(feature.classes)
+                )
         self.rows += self.block_rows
 
     def _check_layout(self, name: str, column: np.ndarray, feature: Feature) -> None:

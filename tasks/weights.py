@@ -16,7 +16,7 @@ import numpy as np
 from flax import nnx
 from safetensors.numpy import load_file, save
 
-from datasets.errors import CheckpointMismatch
+from datasets.errors import CheckpointMismatch, GristmillError
 from datasets.schema import Dataset, Feature
 from tasks.durable import read_json, write_bytes, write_json
 
@@ -52,7 +52,13 @@ def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
     """
     card = read_json(folder / MODEL)
     feature = Feature(**{**card["feature"], "shape": tuple(card["feature"]["shape"]), "classes": ()})
-    model = build_model(card["model"], feature, len(card["classes"]), dropout=0.0, seed=0)
+    try:
+        model = build_model(card["model"], feature, len(card["classes"]), dropout=0.0, seed=0)
+    except (ImportError, GristmillError) as error:
+        raise CheckpointMismatch(
+            "the weights are of a model that today's code can't build", file=folder / WEIGHTS, model=card["model"],
+            reason=str(error), cure="train again with today's code",
+        ) from error  # fmt: skip
     arrays, wanted = load_file(folder / WEIGHTS), _leaves(model)
     differences = [
         f"{path}: stored {_describe(arrays.get(path))}, wanted {_describe(wanted.get(path))}"

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+
+from datasets.schema import Feature
+from tasks.fit import fit, model_code
+from tasks.request import Request
+from tasks.stage import Run
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    return toy.request_for(tmp_path, toy.dataset(), model="mlp")
+
+
+def parts(request: Request, **changes: Any) -> Any:
+    """The key's part of parameters for a dataset that differs a little."""
+    return toy.key_parts(fit, replace(request, dataset=replace(request.dataset, **changes)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 9}, {"epochs": 3}, {"batch_size": 17}, {"learning_rate": 0.5}, {"optimizer": "sgd"}, {"dropout": 0.1},
+     {"schedule": "constant"}, {"weight_decay": 0.0}, {"clip_norm": 1.0}, {"label_smoothing": 0.1}, {"warmup": 0.0}],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_every_value_of_the_recipe_counts(request_: Request, change: dict[str, Any]) -> None:
+    assert parts(request_, recipe=replace(request_.dataset.recipe, **change)) != parts(request_)
+
+
+def test_what_is_kept_beside_the_weights_counts(request_: Request) -> None:
+    image, label = request_.dataset.features["image"], request_.dataset.features["label"]
+    scaled = {"image": replace(image, high=9), "label": label}
+    renamed = {"image": image, "label": replace(label, classes=("ring", "cross", "circle"))}
+    keys = [parts(request_), parts(request_, features=scaled), parts(request_, features=renamed)]
+    assert keys[0] != keys[1]
+    assert keys[0] != keys[2]
+
+
+def test_what_decides_no_bit_does_not_count(request_: Request) -> None:
+    here = parts(request_)
+    assert toy.key_parts(fit, replace(request_, checkpoint_every=1)) == here
+    assert parts(request_, about="other words", splits={**request_.dataset.splits}) == here
+    assert fit.advisory == {"report", "plan"}
+
+
+def test_the_code_of_the_model_counts(request_: Request) -> None:
+    assert model_code(request_) == ("tasks.models.mlp:build",)
+    cnn = replace(request_, dataset=replace(request_.dataset, recipe=replace(request_.dataset.recipe, model="cnn")))
+    codes = [fit.components(Run(r), {})["code"] for r in (request_, cnn)]
+    assert "tasks.models.mlp" in str(codes[0])
+    assert "tasks.models.cnn" not in str(codes[0])
+    assert "tasks.models.cnn" in str(codes[1])
+
+
+def test_a_feature_more_counts(request_: Request) -> None:
+    more = {**request_.dataset.features, "user": Feature("int32")}
+    assert parts(request_, features=more) != parts(request_)
