@@ -60,3 +60,10 @@ def bar(stage: str, total: int | None, unit: str) -> Iterator[Bar]:
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as rich:
         yield Bar(stage, total, unit, rich)
+
+
+def tell(stage: str, what: str) -> None:
+    """Says in one line what became of a stage: beside the bars in a terminal, in the log elsewhere."""
+    if sys.stderr.isatty() and what.startswith("cached"):
+        Console(stderr=True, highlight=False).print(f"{stage:<9} [dim]{what}[/dim]")
+    LOG.info("%s: %s", stage, what)

@@ -21,7 +21,7 @@ from tasks.artifact import Artifact, Draft, Store
 from tasks.canonical import canonical
 from tasks.fingerprint import Sources
 from tasks.lock import Lock
-from tasks.progress import LOG
+from tasks.progress import LOG, tell
 from tasks.request import Request
 
 FORMAT = 1
@@ -152,7 +152,7 @@ class Stage:
         notes = run.store.manifest(artifact)["provenance"].get("notes", {})
         state = ("resumed" if notes.get("resumed_from") else "ran") if ran else "cached"
         run.outcomes.append(Outcome(self.name, job.key, state, time.perf_counter() - started, artifact, notes))
-        LOG.info("%s: %s in %.1f s", self.name, state, run.outcomes[-1].seconds)
+        tell(self.name, f"{state} in {run.outcomes[-1].seconds:.1f} s")
         return artifact
 
     def components(self, run: Run, inputs: dict[str, Artifact]) -> dict[str, Any]:
