@@ -48,5 +48,5 @@ DATASET = Dataset(
     inputs="image",
     label="label",
     splits={"train": Rows(0, 9_000), "test": Rows(9_000, 10_000)},
-    recipe=Recipe(model="cnn", epochs=5, batch_size=128, learning_rate=2e-3),
+    recipe=Recipe(model="cnn", epochs=5, batch_size=128, learning_rate=2e-3, dropout=0.3),
 )

@@ -61,5 +61,5 @@ DATASET = Dataset(
     inputs="image",
     label="label",
     splits={"train": Files("train", count=60_000), "test": Files("t10k", count=10_000)},
-    recipe=Recipe(model="cnn", epochs=5, batch_size=128, learning_rate=2e-3),
+    recipe=Recipe(model="cnn", epochs=4, batch_size=128, learning_rate=2e-3, dropout=0.3),
 )
