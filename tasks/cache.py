@@ -17,6 +17,7 @@ from typing import Any
 from prefect.cache_policies import CachePolicy
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.serializers import JSONSerializer
 from prefect.tasks import Task
 
 from datasets.errors import ArtifactDamaged, GristmillError, TransientError
@@ -25,7 +26,11 @@ from tasks.progress import LOG
 
 RETRIES = 3
 FIRST_PAUSE = 2.0  # seconds, doubled each time, with jitter
-FINAL_DISK_ERRORS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}
+FINAL_DISK_ERRORS = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EROFS,
+    errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
+PLAIN_JSON = JSONSerializer().model_dump(mode="json")
 
 
 @dataclass(kw_only=True)
@@ -62,18 +67,23 @@ class ContentKey(CachePolicy):
 def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | None]) -> str | None:
     """Why a record of the cache can't be used; None when it can."""
     try:
-        # Prefect lets a record name the serializer that reads it back: anything but JSON could run code
         outer = json.loads(record.read_bytes())
-        if outer["metadata"]["serializer"]["type"] != "json":
-            return f"the cache record isn't JSON: {record}"
-        value = json.loads(outer["result"])
-        artifact = Artifact(**value)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        # Prefect lets a record name what reads it back, to the last function: anything but plain JSON could run code
+        if outer["metadata"]["serializer"] != PLAIN_JSON:
+            return f"the cache record isn't plain JSON: {record}"
+        artifact = Artifact(**json.loads(outer["result"]))
+        if not all(isinstance(value, str) for value in artifact.to_json().values()):
+            return f"the cache record holds no artifact: {record}"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return f"the cache record is damaged ({type(error).__name__}): {record}"
+    if artifact.key != record.name:
+        return f"the cache record is that of another stage run: {record}"
     try:
         store.verify(artifact)
     except ArtifactDamaged as error:
         return f"cached {error.what}: {error.facts.get('file')}"
+    except OSError as error:
+        return f"cached artifact can't be read: {error}"
     return lost(store, artifact)
 
 
@@ -86,7 +96,8 @@ def deserves_retry(task: Task[..., Any], run: TaskRun, state: State[Any]) -> boo
     except GristmillError:
         return False
     except OSError as error:
-        return error.errno not in FINAL_DISK_ERRORS
+        # Without a number it comes from a library that found a broken picture or archive, not from the disk
+        return error.errno is not None and error.errno not in FINAL_DISK_ERRORS
     except Exception:
         return False
     return False
