@@ -22,7 +22,8 @@ import numpy as np
 from datasets.errors import ArtifactDamaged, StoreError
 from datasets.schema import Columns, Feature
 from tasks.durable import fsync_dir, read_json, sha256_file, write_json
-from tasks.records import Layout, Shards
+from tasks.record_layout import Layout
+from tasks.records import Shards
 
 MANIFEST = "columns.json"
 _FORMAT = 1

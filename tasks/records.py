@@ -26,9 +26,11 @@ from typing import Any
 import numpy as np
 from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
-from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SchemaError, SplitError, StoreError
+from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SplitError, StoreError
 from datasets.schema import Columns, Feature, check_int
+from tasks.block_cache import BlockCache
 from tasks.durable import fsync_dir, sha256_file
+from tasks.record_layout import Layout
 
 MAX_RECORDS = 4096  # of a shard: ArrayRecord finds a record in time linear in their number
 _WRITER_OPTIONS = "group_size:1,uncompressed"
@@ -50,78 +52,6 @@ class Shard:
     rows: int
     sha256: str
     bytes: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the rows of some features lie in a record."""
-
-    names: tuple[str, ...]
-    dtypes: tuple[np.dtype[Any], ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, features: Mapping[str, Feature]) -> Layout:
-        """The layout for these features; their order in the mapping doesn't matter."""
-        if not features:
-            raise SchemaError("a dataset has at least one feature")
-        names = tuple(sorted(features))
-        dtypes = tuple(np.dtype(features[name].dtype).newbyteorder("<") for name in names)
-        return cls(names, dtypes, tuple(tuple(features[name].shape) for name in names))
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return sum(d.itemsize * int(np.prod(s, dtype=np.int64)) for d, s in zip(self.dtypes, self.shapes, strict=True))
-
-    def check(self, columns: Columns, row: int) -> int:
-        """Gives the number of rows of a block.
-
-        Raises:
-            SchemaError: A column is missing, unknown, or has another dtype, shape or length than it should; `row` is
-                the split's index of the block's first row.
-        """
-        if set(columns) != set(self.names):
-            missing, unknown = set(self.names) - set(columns), set(columns) - set(self.names)
-            raise SchemaError(
-                "a block has other columns than the dataset has features", row=row,
-                missing=", ".join(sorted(missing)) or None, unknown=", ".join(sorted(unknown)) or None,
-            )  # fmt: skip
-        length = None
-        for name, dtype, shape in zip(self.names, self.dtypes, self.shapes, strict=True):
-            values = columns[name]
-            got = f"{getattr(values, 'dtype', type(values).__name__)} {list(getattr(values, 'shape', []))}"
-            wanted = f"{dtype} [rows{''.join(f', {n}' for n in shape)}]"
-            if (
-                not isinstance(values, np.ndarray)
-                or values.dtype != dtype
-                or values.shape[1:] != shape
-                or not values.ndim
-            ):
-                raise SchemaError("a column isn't what its feature says", field=name, got=got, expected=wanted, row=row)
-            length = len(values) if length is None else length
-            if len(values) != length:
-                raise SchemaError(
-                    "columns of one block differ in length", field=name, got=len(values),
-                    expected=f"{length}, as {self.names[0]}", row=row,
-                )  # fmt: skip
-        return length or 0
-
-    def encode(self, columns: Columns, start: int, stop: int) -> list[bytes]:
-        """Gives the rows start <= i < stop as pieces of one record."""
-        return [columns[name][start:stop].tobytes() for name in self.names]
-
-    def decode(self, raw: bytes) -> tuple[int, Columns]:
-        """Gives the rows of one record, as views of `raw`; the reverse of `encode`."""
-        rows, rest = divmod(len(raw), self.row_bytes)
-        if rest:
-            raise ValueError(f"{len(raw)} bytes aren't a whole number of rows of {self.row_bytes} bytes")
-        columns, at = {}, 0
-        for name, dtype, shape in zip(self.names, self.dtypes, self.shapes, strict=True):
-            count = rows * int(np.prod(shape, dtype=np.int64))
-            columns[name] = np.frombuffer(raw, dtype, count, at).reshape(rows, *shape)
-            at += count * dtype.itemsize
-        return rows, columns
 
 
 class ShardWriter:
@@ -327,7 +257,7 @@ class Shards:
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._readers: dict[int, Any] = {}
-        self._cache: _BlockCache | None = None
+        self._cache: BlockCache | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         kept = self.__dict__.copy()
@@ -403,7 +333,7 @@ class Shards:
         with self._lock:
             if self._cache is None:
                 slots = max(1, self.cache_bytes // (self._layout.row_bytes * self.rows_per_record))
-                self._cache = _BlockCache(self._layout, self.rows_per_record, slots, int(self._first_record[-1]))
+                self._cache = BlockCache(self._layout, self.rows_per_record, slots, int(self._first_record[-1]))
             return self._cache.read(ids, self._decoded)
 
     def _decoded(self, records: np.ndarray) -> Iterator[Columns]:
@@ -431,49 +361,6 @@ class Shards:
                         got=f"{len(raw)} bytes", expected=f"{wanted} rows of {self._layout.row_bytes} bytes",
                     )  # fmt: skip
                 yield self._layout.decode(raw)[1]
-
-
-class _BlockCache:
-    """Blocks in one array a feature, so that rows of any of them are gathered at once."""
-
-    def __init__(self, layout: Layout, rows_per_record: int, slots: int, records: int) -> None:
-        slots = min(slots, records)
-        self._rows_per_record, self._slots = rows_per_record, slots
-        self._slot_of = np.full(records, -1, np.int64)
-        self._record_in = np.full(slots, -1, np.int64)
-        self._next = 0
-        self._arrays = {
-            name: np.empty((slots * rows_per_record, *shape), dtype)
-            for name, dtype, shape in zip(layout.names, layout.dtypes, layout.shapes, strict=True)
-        }
-
-    def read(self, ids: np.ndarray, decoded: Any) -> Columns:  # noqa: ANN401 - records -> blocks
-        record, row = np.divmod(ids, self._rows_per_record)
-        needed = np.unique(record)
-        if len(needed) > self._slots:  # more blocks than there is room for: one roomful after the other
-            out = {name: np.empty((len(ids), *a.shape[1:]), a.dtype) for name, a in self._arrays.items()}
-            for start in range(0, len(needed), self._slots):
-                at = np.flatnonzero(np.isin(record, needed[start : start + self._slots]))
-                for name, values in self.read(ids[at], decoded).items():
-                    out[name][at] = values
-            return out
-        missing = needed[self._slot_of[needed] < 0]
-        if missing.size:
-            self._load(missing, needed, decoded)
-        at = self._slot_of[record] * self._rows_per_record + row
-        return {name: np.take(values, at, axis=0) for name, values in self._arrays.items()}
-
-    def _load(self, missing: np.ndarray, needed: np.ndarray, decoded: Any) -> None:  # noqa: ANN401
-        around = (np.arange(self._slots) + self._next) % self._slots
-        free = around[~np.isin(self._record_in[around], needed)][: len(missing)]
-        for block, record, slot in zip(decoded(missing), missing.tolist(), free.tolist(), strict=True):
-            if (old := self._record_in[slot]) >= 0:
-                self._slot_of[old] = -1
-            self._record_in[slot] = -1  # until it is whole
-            for name, values in block.items():
-                self._arrays[name][slot * self._rows_per_record :][: len(values)] = values
-            self._record_in[slot], self._slot_of[record] = record, slot
-        self._next = int(free[-1] + 1) % self._slots
 
 
 def _open(path: Path, shard: Shard, rows_per_record: int) -> Any:  # noqa: ANN401 - the binding has no types
