@@ -112,6 +112,15 @@ def test_numbers_stand_for_classes_as_in_tables(tmp_path: Path) -> None:
         read(tmp_path, features={"y": years})
 
 
+def test_a_label_of_several_values_a_row(tmp_path: Path) -> None:
+    pair = {"y": Feature("int32", (2,), classes=("a", "b"))}
+    npz(tmp_path, y=np.array([["a", "b"], ["b", "b"]]))
+    assert together(read(tmp_path, features=pair))["y"].tolist() == [[0, 1], [1, 1]]
+    npz(tmp_path, y=np.array([["a", "b"], ["b", "c"]]))
+    with pytest.raises(SchemaError, match="'c' at row 1"):
+        read(tmp_path, features=pair)
+
+
 def test_nothing_follows_a_fault(tmp_path: Path) -> None:
     npz(tmp_path, image=changed((2, 0, 0), 0.5), label=LABEL)
     blocks = arrays.blocks(tmp_path, "t.npz", FEATURES, rows=1)
