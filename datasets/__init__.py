@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 def names() -> list[str]:
     """Names of the dataset files, sorted. Only reads their text: a file that can't be imported hides no other."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if _DEFINES.search(path.read_text(encoding="utf-8")))
+    return sorted(path.stem for path in FOLDER.glob("*.py") if _DEFINES.search(path.read_bytes()))
 
 
 def load(name: str) -> Dataset:
@@ -27,7 +27,7 @@ def load(name: str) -> Dataset:
     known = names()
     if name not in known:
         raise UnknownNameError.among("dataset", name, known)
-    dataset = importlib.import_module(f"datasets.{name}").DATASET
+    dataset = getattr(importlib.import_module(f"datasets.{name}"), "DATASET", None)
     if not isinstance(dataset, Dataset):
         raise SchemaError(
             "DATASET isn't a Dataset",
@@ -38,4 +38,4 @@ def load(name: str) -> Dataset:
     return dataset
 
 
-_DEFINES = re.compile(r"^DATASET\b", re.MULTILINE)
+_DEFINES = re.compile(rb"^DATASET\s*[:=]", re.MULTILINE)

@@ -77,10 +77,10 @@ class UnknownNameError(UsageError):
     """There is no dataset, model, optimizer, parameter ... of that name."""
 
     @classmethod
-    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    def among(cls, kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
         """Says which names exist and which of them are nearest to the one that was asked for."""
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
         cure = f"did you mean {' or '.join(near)}?" if near else None
         return cls(f"there is no {kind} {name!r}", known=", ".join(names), cure=cure)
 

@@ -54,7 +54,11 @@ class Feature:
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if np.dtype(self.dtype).kind not in "iufb":
+        try:
+            kind = np.dtype(self.dtype).kind
+        except TypeError:
+            kind = "none"
+        if kind not in "iufb":
             raise SchemaError("a feature holds numbers", got=self.dtype, expected="an int, uint, float or bool dtype")
         if any(type(n) is not int or n < 1 for n in self.shape):
             raise SchemaError("a feature's shape is made of whole numbers above 0", got=self.shape)
@@ -120,6 +124,7 @@ class Files:
 
 OPTIMIZERS = ("adam", "adamw", "lion", "sgd")
 SCHEDULES = ("constant", "cosine", "one-cycle")
+MOST_SEED = 2**32 - 2  # JAX takes 32 bits of a seed without a word about the rest; dropout uses the seed after it
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,8 @@ class Recipe:
                 "label_smoothing": (0, 1), "dropout": (0, 1)}  # fmt: skip
         for name, least in whole.items():
             check_int(name, getattr(self, name), least)
+        if self.seed > MOST_SEED:
+            raise ParameterError(f"seed can't be {self.seed}", parameter="seed", expected=f"at most {MOST_SEED}")
         for name, (low, high) in real.items():
             check_float(name, getattr(self, name), low, high)
         if self.learning_rate == 0:
@@ -171,6 +178,8 @@ class Recipe:
                 raise UnknownNameError.among(kind, str(getattr(self, kind)), known)
         if self.clip_norm is not None:
             check_float("clip_norm", self.clip_norm, 0, math.inf)
+            if self.clip_norm == 0:
+                raise ParameterError("a clip_norm of 0 learns nothing", parameter="clip_norm", got=0, cure="None")
 
 
 def check_int(name: str, value: object, least: int) -> None:
@@ -184,11 +193,18 @@ def check_int(name: str, value: object, least: int) -> None:
 
 def check_float(name: str, value: object, low: float, high: float) -> None:
     """Raises ParameterError unless `value` is a finite number (no bool) with low <= value < high."""
-    if type(value) not in (int, float) or not math.isfinite(value) or not low <= value < high:  # type: ignore[arg-type]
+    if type(value) not in (int, float) or not _fits(value, low, high):  # type: ignore[arg-type]
         raise ParameterError(
             f"{name} can't be {value!r}", parameter=name, got=f"{type(value).__name__} {value!r}",
             expected=f"a finite number, {low} <= {name}" + (f" < {high}" if math.isfinite(high) else ""),
         )  # fmt: skip
+
+
+def _fits(value: float, low: float, high: float) -> bool:
+    try:
+        return math.isfinite(value) and low <= value < high
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 @dataclass(frozen=True)
