@@ -36,14 +36,15 @@ class Command:
 
     def run(
         self, function: Callable[..., dict[str, Any]], show: Callable[[dict[str, Any], Console], None],
-        *, before: Callable[..., object] | None = None,
+        *, before: Callable[..., object] | None = None, server: bool = True,
     ) -> int:  # fmt: skip
         """Calls `function` with the options that were given and shows its result.
 
         Args:
-            function: Does the work; gets only options that were given. A Prefect flow gets a server to talk to.
+            function: Does the work; gets only options that were given.
             show: Prints the result for people.
             before: Called first with the same options, before anything is started.
+            server: Whether `function` needs a Prefect server.
 
         Returns:
             The exit status: 0 when the work is done, 2 for a wrong request, else 1.
@@ -54,7 +55,7 @@ class Command:
             as_json, debug = options.pop("json"), options.pop("debug")
             if before is not None:
                 before(**options)
-            result = self._work(function, options, debug)
+            result = self._work(function, options, debug) if server else function(**options)
         except GristmillError as error:
             return _report(error, as_json, debug)
         except KeyboardInterrupt:

@@ -1,0 +1,16 @@
+"""How fast it is, against peers and limits measured in the same run.
+
+python -m flows.benchmark NAME [--json]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tasks.benchmark import measure, show
+from tasks.command import Command
+
+if __name__ == "__main__":
+    command = Command("flows.benchmark", __doc__)
+    command.add("name", help="file under tasks/benchmarks/", text=True)
+    sys.exit(command.run(measure, show, server=False))

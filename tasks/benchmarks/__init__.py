@@ -1,0 +1,1 @@
+"""One benchmark a file: `run()` gives its measures."""
