@@ -10,6 +10,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import queue
 import threading
 import time
 import traceback
@@ -132,6 +133,9 @@ class Batches(Iterator[Columns]):
                 with contextlib.suppress(AttributeError):
                     worker.iterator.close()
             started.close()
+            # Closing threw away whatever our own thread may still wait for: give it an end to find.
+            with contextlib.suppress(AttributeError, queue.Full):
+                started._buffer.put_nowait((None, None, _Ended()))
         self._iterator.close()
         self._iterator = None
         if self._caller:
