@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from datasets.errors import CheckpointMismatch
+from datasets.errors import CheckpointMismatch, NonFiniteError
+from datasets.schema import Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_json
 from tasks.evaluate import METRICS, PREDICTIONS, predict_split
@@ -20,6 +21,7 @@ from tasks.registry import Champion, Registry
 from tasks.stage import Job, Run, Stage
 
 DECISION = "decision.json"
+MODEL = "model.json"
 LEVEL = 0.05
 
 
@@ -73,17 +75,12 @@ def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champio
         candidate = file["predicted"]
     dataset = job.request.dataset
     labels = columns(job.store, job.request, records, "test").read(np.arange(len(candidate)))[dataset.label]
-    card = read_json(job.store.path(champion.model) / "model.json")
-    classes = list(dataset.features[dataset.label].classes)
-    if card["classes"] != classes:
-        return {
-            "promoted": False,
-            "reason": f"the champion predicts other classes: {card['classes']}, now {classes}",
-        }
+    if why := incomparable(read_json(job.store.path(champion.model) / MODEL), dataset):
+        return {"promoted": False, "reason": why}
     try:
         rival, _ = predict_split(job.store, job.request, records, champion.model, "test")
-    except CheckpointMismatch as error:
-        return {"promoted": False, "reason": f"the champion can't be evaluated with today's code: {error.what}"}
+    except (CheckpointMismatch, NonFiniteError) as error:
+        return {"promoted": False, "reason": f"the champion can't be evaluated today: {error.what}"}
     test = mcnemar(labels, candidate, rival.predicted)
     better = test["p"] <= LEVEL
     verdict = "better than the champion" if better else "not better than the champion beyond chance"
@@ -94,6 +91,23 @@ def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champio
         "test": test,
         "champion_correct": int((rival.predicted == labels).sum()),
     }
+
+
+def incomparable(card: dict[str, Any], dataset: Dataset) -> str | None:
+    """Why a champion can't be held against a candidate; None when it can.
+
+    Args:
+        card: The champion's `model.json`.
+        dataset: As it is today.
+    """
+    now = [dataset.label, list(dataset.features[dataset.label].classes)]
+    if [card["label"], card["classes"]] != now:
+        return f"the champion predicts other classes: {card['label']} of {card['classes']}, now {now[0]} of {now[1]}"
+    feature, seen = dataset.features.get(card["inputs"]), card["feature"]
+    if feature is None or [feature.dtype, list(feature.shape)] != [seen["dtype"], seen["shape"]]:
+        today = "nothing" if feature is None else f"{feature.dtype}{list(feature.shape)}"
+        return f"the champion sees other inputs: {card['inputs']} is {seen['dtype']}{seen['shape']}, now {today}"
+    return None
 
 
 def rival_of(run: Run) -> str | None:

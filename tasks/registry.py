@@ -56,15 +56,19 @@ class Registry:
         Raises:
             ArtifactDamaged: The pointer or the champion's folder was damaged; it isn't replaced silently.
         """
+        champion = self._pointed()
+        if champion is not None:
+            self.store.verify(champion.model)
+        return champion
+
+    def _pointed(self) -> Champion | None:
         if not self.pointer.exists():
             return None
         try:
             value = read_json(self.pointer)
-            champion = Champion(value["version"], Artifact(**value["model"]), value["weights"], value["previous"])
+            return Champion(value["version"], Artifact(**value["model"]), value["weights"], value["previous"])
         except (KeyError, TypeError) as error:
             raise ArtifactDamaged("the champion's pointer is damaged", file=self.pointer, got=repr(error)) from error
-        self.store.verify(champion.model)
-        return champion
 
     def lock(self) -> Lock:
         """One process at a time changes the registry."""
@@ -106,11 +110,13 @@ class Registry:
 
         Raises:
             StoreError: There is no such version.
+            ArtifactDamaged: It was damaged on disk.
         """
-        weights = self.store.facts(model)["weights"]
         if model.key not in self.versions():
             raise StoreError("there is no such version", got=model.key, known=", ".join(self.versions()))
-        before = self.champion()
+        self.store.verify(model)
+        weights = self.store.facts(model)["weights"]
+        before = self._pointed()  # not verified: a damaged champion must be replaceable
         previous = before.previous if before and before.weights == weights else before.weights if before else None
         champion = Champion(model.key, model, weights, previous)
         write_json(self.pointer, {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import http.client
 import logging
 import os
 import signal
@@ -38,6 +39,9 @@ def configure() -> None:
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
     os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
+    for name in ("no_proxy", "NO_PROXY"):  # a proxy can't reach the servers of this machine
+        hosts = [host for host in os.environ.get(name, "").split(",") if host]
+        os.environ[name] = ",".join(dict.fromkeys([*hosts, "127.0.0.1", "localhost"]))
     logging.getLogger("gristmill").setLevel(logging.INFO)
 
 
@@ -59,7 +63,7 @@ def answers(api: str) -> bool:
     try:
         with urllib.request.urlopen(f"{api}/health", timeout=2) as response:  # noqa: S310 - our own setting
             return response.status == 200 and response.read().strip() == b"true"
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datasets.errors import ArtifactDamaged, StoreError
+from tasks.artifact import Artifact, Draft, Store
+from tasks.durable import read_json
+from tasks.lock import Lock
+from tasks.registry import Registry
+
+
+def weights(store: Store, name: str) -> Artifact:
+    def fill(draft: Draft) -> None:
+        (draft.folder / "weights.safetensors").write_text(f"weights {name}")
+        (draft.folder / "model.json").write_text("{}")
+        draft.facts = {"name": name}
+
+    return store.commit("weights", "toy", f"key-{name}", fill, {})
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    made = Registry(Store(tmp_path), "toy")
+    made.lock().path.touch()
+    return made
+
+
+def add(registry: Registry, name: str) -> Artifact:
+    return registry.add(weights(registry.store, name), {"metrics.json": {"accuracy": 0.5}})
+
+
+def test_nothing_was_ever_promoted(registry: Registry) -> None:
+    assert registry.champion() is None
+    assert registry.versions() == []
+
+
+def test_a_version_holds_the_weights_and_where_they_came_from(registry: Registry) -> None:
+    made = add(registry, "a")
+    folder, original = registry.store.path(made), weights(registry.store, "a")
+    assert (made.kind, made.dataset, made.key) == ("models", "toy", "v1")
+    assert folder == registry.folder / "v1"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "manifest.json", "metrics.json", "model.json", "training.json", "weights.safetensors",
+    ]  # fmt: skip
+    assert (folder / "weights.safetensors").read_text() == "weights a"
+    assert read_json(folder / "training.json")["digest"] == original.digest
+    assert read_json(folder / "metrics.json") == {"accuracy": 0.5}
+    assert registry.store.facts(made) == {"weights": original.digest, "version": "v1"}
+    registry.store.verify(made)
+    registry.store.verify(original)
+
+
+def test_versions_are_counted_and_the_same_weights_keep_theirs(registry: Registry) -> None:
+    first = add(registry, "a")
+    assert [add(registry, name).key for name in "bcdefghij"] == [f"v{i}" for i in range(2, 11)]
+    assert add(registry, "a") == first
+    assert registry.versions() == [f"v{i}" for i in range(1, 11)]
+    assert add(registry, "k").key == "v11"
+
+
+def test_a_damaged_version_is_left_as_it_is_and_a_sound_one_made(registry: Registry) -> None:
+    first = add(registry, "a")
+    path = registry.store.path(first) / "weights.safetensors"
+    path.write_text("weights X")
+    second = add(registry, "a")
+    assert second.key == "v2"
+    assert path.read_text() == "weights X"
+    registry.store.verify(second)
+
+
+def test_champions_follow_each_other(registry: Registry) -> None:
+    a, b, c = (add(registry, name) for name in "abc")
+    digests = [weights(registry.store, name).digest for name in "abc"]
+    assert registry.crown(a).previous is None
+    assert registry.crown(b).previous == digests[0]
+    third = registry.crown(c)
+    assert (third.version, third.weights, third.previous) == ("v3", digests[2], digests[1])
+    assert registry.champion() == third
+    again = registry.crown(c)  # as after a crash: who was before it stays known
+    assert again == third
+    back = registry.crown(a)
+    assert (back.version, back.weights, back.previous) == ("v1", digests[0], digests[2])
+
+
+def test_only_what_is_there_can_be_crowned(registry: Registry) -> None:
+    made = add(registry, "a")
+    registry.crown(made)
+    before = registry.pointer.read_bytes()
+    with pytest.raises(StoreError, match="no such version") as caught:
+        registry.crown(Artifact("models", "toy", "v7", made.digest))
+    assert caught.value.facts == {"got": "v7", "known": "v1"}
+    broken = add(registry, "b")
+    (registry.store.path(broken) / "weights.safetensors").write_text("weights X")
+    with pytest.raises(ArtifactDamaged, match="edited"):
+        registry.crown(broken)
+    assert registry.pointer.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["edited", "missing", "gone"])
+def test_a_damaged_champion_is_an_error_and_can_be_replaced_by_hand(registry: Registry, damage: str) -> None:
+    a, b = add(registry, "a"), add(registry, "b")
+    registry.crown(a)
+    registry.crown(b)
+    path = registry.store.path(b) / "weights.safetensors"
+    if damage == "edited":
+        path.write_text("weights X")
+    elif damage == "missing":
+        path.unlink()
+    else:
+        registry.store.path(b).rename(registry.folder / "aside")
+    before = registry.pointer.read_bytes()
+    with pytest.raises(ArtifactDamaged) as caught:
+        registry.champion()
+    assert str(registry.store.path(b)) in str(caught.value)
+    assert registry.pointer.read_bytes() == before
+    assert registry.crown(a).version == "v1"
+    assert registry.champion() is not None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"version": "v1"}', '{"model": {"kind": 1}}'])
+def test_a_damaged_pointer_is_an_error_that_names_it(registry: Registry, content: str) -> None:
+    registry.crown(add(registry, "a"))
+    registry.pointer.write_text(content)
+    with pytest.raises(ArtifactDamaged) as caught:
+        registry.champion()
+    assert caught.value.facts["file"] == registry.pointer
+    assert registry.pointer.read_text() == content
+
+
+def test_the_pointer_is_json_that_others_can_read(registry: Registry) -> None:
+    made = add(registry, "a")
+    registry.crown(made)
+    assert json.loads(registry.pointer.read_text()) == {
+        "version": "v1", "model": made.to_json(), "weights": weights(registry.store, "a").digest, "previous": None,
+    }  # fmt: skip
+
+
+def test_one_process_at_a_time_changes_it(registry: Registry) -> None:
+    with registry.lock():
+        assert not Lock(registry.lock().path).acquire(blocking=False)
+    assert registry.versions() == []
+
+
+def test_datasets_have_registries_of_their_own(registry: Registry) -> None:
+    registry.crown(add(registry, "a"))
+    assert Registry(registry.store, "other").champion() is None
