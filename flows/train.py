@@ -39,7 +39,8 @@ def train(
     seed: Annotated[int, Field(strict=True, ge=0)] | None = None,
     store: str | None = None,
     raw: str | None = None,
-    checkpoint_every: Count = 200,
+    checkpoint_every: Count | None = None,
+    keep_best: Annotated[int, Field(strict=True, ge=0)] = 1,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -52,11 +53,12 @@ def train(
         seed: Of the first weights, the order of examples, dropout and augmentation.
         store: Folder of the artifacts.
         raw: Folder of raw files to use instead of the dataset's source.
-        checkpoint_every: Steps between checkpoints.
+        checkpoint_every: Steps between checkpoints, besides one every 30 seconds.
+        keep_best: How many checkpoints with the least test loss stay besides the two newest.
     """
     run = Run(prepared(
-        dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, model=model, epochs=epochs,
-        batch_size=batch_size, learning_rate=learning_rate, seed=seed,
+        dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, keep_best=keep_best,
+        model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
     ))  # fmt: skip
     raw_files = fetch(run)
     records = convert(run, raw=raw_files)
@@ -80,5 +82,6 @@ if __name__ == "__main__":
     command.add("--seed", help="of weights, order, dropout and augmentation")
     command.add("--store", help="folder of the artifacts, relative to the checkout (default: store)", text=True)
     command.add("--raw", help="folder of raw files to use instead of the source", text=True)
-    command.add("--checkpoint-every", help="steps between checkpoints (default: 200)")
+    command.add("--checkpoint-every", help="steps between checkpoints, besides one every 30 seconds")
+    command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
     sys.exit(command.run(train, show, before=prepared))

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -179,6 +179,10 @@ class Checkpoints:
         """Committed steps, the newest last."""
         return sorted(self._kept)
 
+    def would_be_best(self, metrics: Mapping[str, float]) -> bool:
+        """Whether a step with these metrics would be kept for them, whatever comes later."""
+        return self._retention.would_be_best(self._kept, metrics)
+
     def best(self) -> int | None:
         """The committed step with the best metric; None if none has a finite one."""
         return next(iter(self._retention.ranked(self._kept)), None)
@@ -203,8 +207,13 @@ class Checkpoints:
         state, meta, manifest = snapshot.read(self.root / str(step), abstract)
         return Restored(step, state, meta, manifest.metrics)
 
-    def restore_latest(self, abstract: Any) -> Restored | None:  # noqa: ANN401
+    def restore_latest(self, abstract: Any, check: Callable[[Any], object] = lambda meta: None) -> Restored | None:  # noqa: ANN401
         """The newest step that verifies, or None if nothing was ever saved; damaged ones are reported and set aside.
+
+        Args:
+            abstract: As `snapshot.read`.
+            check: Raises CheckpointCorrupt if what `meta` refers to outside of the checkpoint isn't whole: the step is
+                then as good as damaged.
 
         Raises:
             CheckpointCorrupt: There are checkpoints, but none verifies: starting over is not decided here.
@@ -213,7 +222,9 @@ class Checkpoints:
         self.wait()
         for step in reversed(self.steps()):
             try:
-                return self.restore(step, abstract)
+                restored = self.restore(step, abstract)
+                check(restored.meta)
+                return restored
             except CheckpointCorrupt as error:
                 with _explained("a damaged checkpoint can't be set aside", self.root):
                     retention.set_aside(self.root / str(step), error, self._warn)

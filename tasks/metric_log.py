@@ -2,48 +2,97 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from datasets.errors import CheckpointCorrupt, CheckpointError
 from tasks.durable import write_bytes
+
+Position = Mapping[str, Any]
+"""A place in the log, as JSON: {"bytes": how many lie before it, "sha256": their digest}; a checkpoint keeps it."""
 
 
 class MetricLog:
-    """Lines of steps below `step`, and what is appended from there on.
+    """The lines before a position, and what is appended from there on.
 
-    What a killed training logged after its last checkpoint is cut away, a torn last line too, so that the file of a resumed
-    training is byte for byte that of an uninterrupted one. No times are in it, for the same reason.
+    What a killed training logged after its last checkpoint is cut away, a torn last line too, so that the file of a
+    resumed training is byte for byte that of an uninterrupted one. No times are in it, for the same reason.
 
     Args:
         path: Of the file; made when it is absent.
-        step: First step that will be appended.
+        position: Where to go on; None to start an empty log.
 
     Raises:
-        OSError: The disk is full, or the file can't be written.
+        CheckpointCorrupt: What lies before the position isn't what was there when the checkpoint was saved.
+        CheckpointError: The disk is full, or the file can't be written.
     """
 
-    def __init__(self, path: Path, step: int) -> None:
-        kept = [line for line in read_lines(path) if json.loads(line)["step"] < step]
-        write_bytes(path, "".join(kept).encode())
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, position: Position | None) -> None:
+        self.path = path
+        kept = b"" if position is None else read_until(path, position)
+        self._bytes, self._digest = len(kept), hashlib.sha256(kept)
+        with _explained(path):
+            write_bytes(path, kept)
+            self._file = path.open("ab", buffering=0)
 
     def append(self, rows: Iterable[dict[str, Any]]) -> None:
         """Adds rows; they are on the disk after `sync`."""
-        self._file.writelines(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows)
+        data = "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows).encode()
+        with _explained(self.path):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        self._bytes += len(data)
+        self._digest.update(data)
 
-    def sync(self) -> None:
-        """Makes all rows survive a power cut; call it before the checkpoint that refers to them."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def sync(self) -> Position:
+        """Makes all rows survive a power cut; call it before the checkpoint that keeps the position that it gives."""
+        with _explained(self.path):
+            os.fsync(self._file.fileno())
+        return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:
-        """Syncs and closes."""
-        if not self._file.closed:
-            self.sync()
-            self._file.close()
+        """Lets the file go; what was synced is safe."""
+        self._file.close()
+
+
+def read_until(path: Path, position: Position) -> bytes:
+    """The log before a position, verified.
+
+    Raises:
+        CheckpointCorrupt: It isn't what was there when the checkpoint was saved.
+        CheckpointError: It can't be read.
+    """
+    what = "the metric log isn't the one that was there when the checkpoint was saved"
+    try:
+        kept = path.read_bytes()[: position["bytes"]]
+    except FileNotFoundError as error:
+        raise CheckpointCorrupt(what, file=path, expected=f"{position['bytes']} bytes", got="missing") from error
+    except OSError as error:
+        raise CheckpointError("the metric log can't be read", file=path, got=error) from error
+    if len(kept) < position["bytes"]:
+        raise CheckpointCorrupt(what, file=path, expected=f"{position['bytes']} bytes", got=f"{len(kept)} bytes")
+    if (digest := hashlib.sha256(kept).hexdigest()) != position["sha256"]:
+        raise CheckpointCorrupt(
+            what, file=path, expected=f"sha256 {position['sha256']} of the first {position['bytes']} bytes",
+            got=f"sha256 {digest}",
+        )  # fmt: skip
+    return kept
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            "the metric log can't be written", file=path, got=f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def read_lines(path: Path) -> list[str]:

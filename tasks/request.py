@@ -9,7 +9,7 @@ from typing import Any
 
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
-from datasets.schema import RECIPE_FIELDS, Dataset, Rows
+from datasets.schema import RECIPE_FIELDS, Dataset, Rows, check_int
 
 CHECKOUT = Path(__file__).parent.parent
 MODELS = Path(__file__).parent / "models"
@@ -25,7 +25,10 @@ class Request:
         changed: Recipe fields that differ from the dataset file, for the run's name.
         store: Root of the store.
         raw: Folder of raw files to read instead of the source; None for the source.
-        checkpoint_every: Steps between checkpoints; decides no byte of the result, so it is in no key.
+        checkpoint_every: Steps between checkpoints besides those by time; None for by time alone.
+        keep_best: How many of the best checkpoints stay besides the newest.
+
+    The last two decide no byte of the result, so they are in no key.
     """
 
     name: str
@@ -33,7 +36,8 @@ class Request:
     changed: dict[str, Any]
     store: Path
     raw: Path | None
-    checkpoint_every: int
+    checkpoint_every: int | None
+    keep_best: int = 1
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:
@@ -54,7 +58,8 @@ def check(
     *,
     store: str | os.PathLike[str] | None = None,
     raw: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 200,
+    checkpoint_every: int | None = None,
+    keep_best: int = 1,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -63,7 +68,8 @@ def check(
         dataset: Name of a file under `datasets/`.
         store: Root of the store; see `store_root`.
         raw: Folder of raw files.
-        checkpoint_every: Steps between checkpoints.
+        checkpoint_every: Steps between checkpoints besides those by time.
+        keep_best: How many of the best checkpoints stay besides the newest.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -77,8 +83,9 @@ def check(
     recipe = replace(known.recipe, **given)
     if recipe.model not in model_names():
         raise UnknownNameError.among("model", recipe.model, model_names())
-    if type(checkpoint_every) is not int or checkpoint_every < 1:
-        raise ParameterError("checkpoint_every is a whole number of at least 1", got=repr(checkpoint_every))
+    if checkpoint_every is not None:
+        check_int("checkpoint_every", checkpoint_every, 1)
+    check_int("keep_best", keep_best, 0)
     train = known.splits["train"]
     size = train.stop - train.start if isinstance(train, Rows) else train.count
     if size is not None and recipe.batch_size > size:
@@ -89,7 +96,7 @@ def check(
     changed = {name: value for name, value in given.items() if value != getattr(known.recipe, name)}
     return Request(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
-        (Path.cwd() / raw) if raw is not None else None, checkpoint_every,
+        (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best,
     )  # fmt: skip
 
 

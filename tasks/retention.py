@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import uuid
@@ -50,6 +51,12 @@ class Retention:
         sign = 1 if self.mode == "min" else -1
         scores = {step: found.metrics[self.metric] for step, found in kept.items() if self.metric in found.metrics}
         return sorted(scores, key=lambda step: (sign * scores[step], step))
+
+    def would_be_best(self, kept: Kept, metrics: Mapping[str, float]) -> bool:
+        """Whether a later step with these metrics would be among the best of all there are."""
+        later = max(kept, default=0) + 1
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        return later in self.ranked({**kept, later: Manifest(later, finite, {})})[: self.best]
 
     def retire(self, root: Path, kept: Kept) -> dict[int, Manifest]:
         """Removes the steps that needn't stay, and damaged ones older than all of the latest; returns what stays."""

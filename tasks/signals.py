@@ -14,8 +14,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopSignal:
     """While open, the first SIGTERM or SIGINT only sets `received`; a second one does what it did before.
 
-    On leaving, the first signal is delivered again to the handler that was there before, so that Prefect records the run
-    as it would have. In another thread than the main one Python takes no handlers, and signals act as usual.
+    On leaving, the first signal is delivered again to the handler that was there before, so that Prefect records the
+    run as it would have. In another thread than the main one Python takes no handlers, and signals act as usual.
 
     Attributes:
         received: The signal, or None.

@@ -20,6 +20,7 @@ from flax import nnx
 
 from datasets.errors import NonFiniteError, TrainingError
 from tasks.artifact import Artifact, Draft
+from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
 from tasks.contracts import check_batch, cross_entropy, example_cross_entropy
@@ -27,7 +28,7 @@ from tasks.durable import write_bytes
 from tasks.eval_step import EvalStep
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall
-from tasks.metric_log import MetricLog
+from tasks.metric_log import MetricLog, Position, read_until
 from tasks.optimizers import build_optimizer, learning_rate_at
 from tasks.pipeline import Pipeline
 from tasks.progress import LOG, Bar, bar
@@ -37,7 +38,10 @@ from tasks.step import Batch, Carry, TrainStep
 from tasks.weights import build_model, save_weights
 
 FETCH_EVERY = 25
+SAVE_SECONDS = 30.0
 METRICS = "metrics.jsonl"
+BEST = ("test_loss", "min")
+"""The metric that ranks checkpoints, and where it is best."""
 
 
 def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Artifact:
@@ -105,13 +109,18 @@ class Training:
         Raises:
             NonFiniteError: A loss or gradient was NaN or infinite; the last checkpoint is from before it.
         """
-        with Checkpoints(self.folder, keep_last=2, keep_best=0, metric=None, warn=LOG.warning) as checkpoints:
-            restored = checkpoints.restore_latest(self.step.abstract_carry())
+        path, (metric, mode) = self.folder / METRICS, BEST
+        with Checkpoints(
+            self.folder, keep_best=self.job.request.keep_best, metric=metric, mode=mode, warn=LOG.warning
+        ) as checkpoints:
+            restored = checkpoints.restore_latest(
+                self.step.abstract_carry(), check=lambda meta: read_until(path, meta["metrics"])
+            )
             carry = self.step.initial_carry() if restored is None else restored.state
             start = 0
             if restored is not None:
                 start = self.resumed_from = self.pipeline.restore(restored.meta["pipeline"])
-            log = MetricLog(self.folder / METRICS, start)
+            log = MetricLog(path, None if restored is None else restored.meta["metrics"])
             try:
                 with StopSignal() as stop, bar("fit", self.total, "steps") as progress:
                     progress.move_to(start)
@@ -132,7 +141,7 @@ class Training:
             context={"dataset": self.job.request.name, "changes": self.job.request.changed, "key": self.job.key},
         )  # fmt: skip
         pending: list[dict[str, jax.Array]] = []
-        began = time.perf_counter()
+        began = saved_at = time.perf_counter()
         for at, batch in self._batches(start):
             ids = self.pipeline.order.ids(at)[1].tolist()
             check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
@@ -141,10 +150,11 @@ class Training:
             firewall.observe(at, batch, ids, metrics)
             pending.append(metrics)
             done = at + 1
-            last, due = done == self.total, done % self.job.request.checkpoint_every == 0
+            last, every = done == self.total, self.job.request.checkpoint_every
+            due = last or (every and done % every == 0) or time.perf_counter() - saved_at >= SAVE_SECONDS
             epoch_ends = done % self.pipeline.order.steps_per_epoch == 0
             stopping = stop.received is not None  # asked once: a signal may come between two lines
-            look = last or due or epoch_ends or stopping
+            look = due or epoch_ends or stopping
             if look or len(pending) == FETCH_EVERY:
                 firewall.check(carry, now=True)
                 rows = self._rows(done - len(pending), pending)
@@ -152,16 +162,27 @@ class Training:
                 speed = (done - start) * self.recipe.batch_size / (time.perf_counter() - began)
                 progress.move_to(done, f"loss {rows[-1]['loss']:.4f}, {speed:,.0f} examples/s")
                 pending = []
-            if epoch_ends:
-                log.append([self._evaluate(carry, at)])
-            if last or due or stopping:
-                log.sync()
-                checkpoints.save(done, carry, meta={"pipeline": self.pipeline.state(done), "versions": versions()})
+            tested = self._evaluate(carry, at) if epoch_ends else {}
+            log.append([tested] if tested else [])
+            scores = {name: tested[name] for name in tested if name in BEST}
+            if due or stopping or checkpoints.would_be_best(scores):
+                checkpoints.save(done, carry, meta=self._meta(done, log.sync()), metrics=scores)
+                saved_at = time.perf_counter()
             if stopping:
                 break
         self.seconds = time.perf_counter() - began
         self.skipped = int(carry.skipped)
         return carry
+
+    def _meta(self, done: int, logged: Position) -> dict[str, Any]:
+        """What a checkpoint says besides the carry; the first two decide how the training goes on."""
+        return {
+            "pipeline": self.pipeline.state(done),
+            "metrics": logged,
+            "key": self.job.key,
+            "recipe": canonical(self.recipe, set()),
+            "versions": versions(),
+        }
 
     def _batches(self, start: int) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Step and batch; what is spent waiting for batches is counted."""

@@ -57,10 +57,18 @@ def test_a_value_that_can_not_work_is_one_typed_error_that_names_it(parameter: s
     assert caught.value.exit_status == 2
 
 
-@pytest.mark.parametrize("value", [0, -5, 1.0, True, "200", NAN, None])
+@pytest.mark.parametrize("value", [0, -5, 1.0, True, "200", NAN])
 def test_steps_between_checkpoints(value: Any) -> None:
     with pytest.raises(ParameterError, match="checkpoint_every"):
         check("mnist", checkpoint_every=value)
+    assert check("mnist").checkpoint_every is None
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, True, "1", NAN, None])
+def test_how_many_of_the_best_checkpoints_stay(value: Any) -> None:
+    with pytest.raises(ParameterError, match="keep_best"):
+        check("mnist", keep_best=value)
+    assert check("mnist", keep_best=0).keep_best == 0
 
 
 def test_a_batch_may_be_as_large_as_the_train_split_and_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,30 @@ def test_latest_and_best_are_counted_apart(
 
 
 @pytest.mark.parametrize(
+    ("rule", "score", "expected"),
+    [
+        (Retention(2, 1, "acc", "max"), 0.91, True),
+        (Retention(2, 1, "acc", "max"), 0.9, False),
+        (Retention(2, 1, "acc", "max"), float("nan"), False),
+        (Retention(2, 1, "acc", "min"), 0.49, True),
+        (Retention(2, 1, "acc", "min"), 0.5, False),
+        (Retention(2, 3, "acc", "max"), 0.75, True),
+        (Retention(2, 3, "acc", "max"), 0.6, False),
+        (Retention(2, 9, "acc", "max"), 0.0, True),
+        (Retention(2, 0, "acc", "max"), 1.0, False),
+        (Retention(2, 1, "other", "max"), 1.0, False),
+        (Retention(2, 1, None, "max"), 1.0, False),
+    ],
+)
+def test_a_step_that_would_stay_for_its_metric_is_known_before_it_is_saved(
+    rule: Retention, score: float, expected: bool
+) -> None:
+    kept = {step: Manifest(step, {"acc": value}, {}) for step, value in FALLING.items() if value is not None}
+    assert rule.would_be_best(kept, {"acc": score}) is expected
+    assert Retention(2, 1, "acc", "max").would_be_best({}, {"acc": 0.0})
+
+
+@pytest.mark.parametrize(
     ("last", "best", "mode", "named"), [(1, 1, "min", "keep_last"), (2, -1, "min", "keep_best"), (2, 1, "low", "mode")]
 )
 def test_rules_that_cannot_work_are_refused(last: int, best: int, mode: str, named: str) -> None:

@@ -103,7 +103,7 @@ def test_a_training_keeps_every_step_and_an_evaluation_each_epoch(request_: Requ
     }  # fmt: skip
     assert notes["resumed_from"] is None
     assert notes["skipped_batches"] == 0
-    assert checkpoints(request_, "reference") == [STEPS]
+    assert checkpoints(request_, "reference") == [EPOCH, STEPS]  # the best so far, and the last
 
 
 def test_it_learns(request_: Request, inputs: Any) -> None:
