@@ -9,6 +9,7 @@ import http.client
 import os
 import random
 import ssl
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -130,18 +131,18 @@ def copy_local(folder: Path, file: RawFile, suffix: str, target: Path) -> Path:
     return target / file.name
 
 
-def digest_local(folder: Path, file: RawFile, suffix: str) -> str:
-    """SHA-256 of the uncompressed content of a raw file of `folder`, which need not be the pinned one.
+def pinned(folder: Path, file: RawFile, suffix: str) -> RawFile:
+    """The raw file as it is in `folder`, pinned: with the SHA-256 and the size of its uncompressed content.
 
     Raises:
-        FetchError: It isn't there, or it is larger than the pinned file: the rest isn't read.
+        FetchError: It isn't there, or it isn't what it was pinned to before.
         DataFormatError: It is a damaged gzip file.
     """
     source = raw.find(folder, file.name, suffix)
-    digest, size = _content(source, None, file.bytes)
-    if size > file.bytes:
-        raise _not_pinned(source, file, f"more than {file.bytes} bytes")
-    return digest
+    digest, size = _content(source, None, file.bytes if file.sha256 else sys.maxsize)
+    if file.sha256 and (difference := _difference(file, digest, size)):
+        raise _not_pinned(source, file, difference)
+    return RawFile(file.name, digest, size)
 
 
 def _not_pinned(source: Path, file: RawFile, difference: str) -> FetchError:

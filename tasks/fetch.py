@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from datasets import FOLDER
-from datasets.errors import FetchError
+from datasets.errors import ParameterError
 from tasks.artifact import Artifact, Draft
-from tasks.download import copy_local, digest_local, fetch_file
+from tasks.download import copy_local, fetch_file, pinned
 from tasks.progress import bar
 from tasks.request import Request, check
 from tasks.stage import Job, Run, Stage
@@ -42,22 +43,22 @@ def fetch_raw(job: Job) -> Artifact:
 
 
 def prepared(dataset: str, **parameters: Any) -> Request:  # noqa: ANN401 - see `check`
-    """The checked request; raw files that are on this machine are looked at too, also when the cache could do without.
+    """The checked request, with the digest of each raw file that is on this machine: taken even when all is cached.
 
     Raises:
-        UsageError: As `check`.
+        UsageError: As `check`, or a file to download isn't pinned.
         FetchError: A raw file is missing or isn't what the dataset file pins.
     """
     request = check(dataset, **parameters)
-    if (folder := local_folder(request)) is not None:
-        for file in request.dataset.source.files:
-            digest = digest_local(folder, file, request.dataset.source.suffix)
-            if digest != file.sha256:
-                raise FetchError(
-                    "raw file isn't the one that the dataset pins", file=folder / file.name, got=f"sha256 {digest}",
-                    expected=f"sha256 {file.sha256}",
-                    cure="give the folder of the original files, or pin the new file in the dataset file",
-                )  # fmt: skip
+    source, folder = request.dataset.source, local_folder(request)
+    if folder is not None:
+        files = tuple(pinned(folder, file, source.suffix) for file in source.files)
+        return replace(request, dataset=replace(request.dataset, source=replace(source, files=files)))
+    if loose := [file.name for file in source.files if not file.sha256]:
+        raise ParameterError(
+            "a file that is downloaded must be pinned", file=", ".join(loose), dataset=dataset,
+            cure="RawFile(name, sha256=..., bytes=...) in the dataset file, or --raw with a local folder",
+        )  # fmt: skip
     return request
 
 

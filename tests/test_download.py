@@ -369,14 +369,15 @@ def test_local_files_under_every_name(tmp_path: Path, name: str, data: bytes) ->
     (tmp_path / name).write_bytes(data)
     assert download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to").read_bytes() == CONTENT
     assert [p.name for p in (tmp_path / "to").iterdir()] == [NAME]
-    assert download.digest_local(tmp_path, FILE, ".gz") == FILE.sha256
+    assert download.pinned(tmp_path, FILE, ".gz") == FILE
+    assert download.pinned(tmp_path, RawFile(NAME), ".gz") == FILE, "a loose file is pinned to what it is"
 
 
 def test_local_file_that_is_missing(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").touch()
     for call in (
         lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
-        lambda: download.digest_local(tmp_path, FILE, ".gz"),
+        lambda: download.pinned(tmp_path, FILE, ".gz"),
     ):
         with pytest.raises(FetchError) as caught:
             call()
@@ -389,13 +390,17 @@ def test_local_file_that_is_missing(tmp_path: Path) -> None:
 def test_local_file_with_another_content(tmp_path: Path) -> None:
     other = CONTENT[:-1] + b"x"
     (tmp_path / f"{NAME}.gz").write_bytes(gzip.compress(other))
-    with pytest.raises(FetchError) as caught:
-        download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to")
     digest = hashlib.sha256(other).hexdigest()
-    for fact in (str(tmp_path / f"{NAME}.gz"), FILE.sha256, digest):
-        assert fact in str(caught.value)
+    for call in (
+        lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
+        lambda: download.pinned(tmp_path, FILE, ".gz"),
+    ):
+        with pytest.raises(FetchError) as caught:
+            call()
+        for fact in (str(tmp_path / f"{NAME}.gz"), FILE.sha256, digest):
+            assert fact in str(caught.value)
     assert list((tmp_path / "to").iterdir()) == []
-    assert download.digest_local(tmp_path, FILE, ".gz") == digest
+    assert download.pinned(tmp_path, RawFile(NAME), ".gz") == RawFile(NAME, digest, len(other))
 
 
 def test_local_files_that_are_cut_or_too_large(tmp_path: Path) -> None:
@@ -405,7 +410,7 @@ def test_local_files_that_are_cut_or_too_large(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(gzip.compress(b"\0" * 50_000_000))
     for call in (
         lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
-        lambda: download.digest_local(tmp_path, FILE, ".gz"),
+        lambda: download.pinned(tmp_path, FILE, ".gz"),
     ):
         with pytest.raises(FetchError, match=f"more than .*{len(CONTENT)} bytes"):
             call()
