@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
     """Creates the artifacts of the current flow run, under keys of the dataset so that Prefect keeps their history."""
     folder = run.store.path(artifact_of(run, "evaluate"))
     metrics = read_json(folder / METRICS)
-    name = run.request.name.replace("_", "-")  # Prefect allows no underscore in a key
+    name = key_part(run.request.name)
     create_table_artifact(
         key=f"{name}-metrics", table=json.loads(json.dumps(table(metrics))), description=summary["about"]
     )
@@ -28,6 +29,11 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
         key=f"{name}-confusion-matrix", markdown=f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}"
     )
     create_markdown_artifact(key=f"{name}-run", markdown=page(summary, folder))
+
+
+def key_part(name: str) -> str:
+    """A name as Prefect allows it in an artifact's key: lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "dataset"
 
 
 def table(metrics: dict[str, Any]) -> list[dict[str, Any]]:
@@ -48,7 +54,7 @@ def table(metrics: dict[str, Any]) -> list[dict[str, Any]]:
 
 def page(summary: dict[str, Any], folder: Path) -> str:
     """The page of a run, in Markdown with its pictures inside."""
-    facts = "\n".join(f"| {name} | {value} |" for name, value in rows(summary))
+    facts = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows(summary))
     stages = "\n".join(
         f"| {row['name']} | {row['state']} | {row['seconds']:.1f} | `{row['key'][:12]}` | `{row['digest'][:12]}` |"
         for row in summary["stages"]
@@ -58,6 +64,10 @@ def page(summary: dict[str, Any], folder: Path) -> str:
         f"| stage | state | seconds | key | digest |\n|---|---|---|---|---|\n{stages}\n\n"
         f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n"
     )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def image(path: Path) -> str:

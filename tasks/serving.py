@@ -20,6 +20,7 @@ from tasks.progress import LOG
 from tasks.server import answers, spawn, stop, wait_until_healthy
 
 SECONDS_TO_STOP_RUNS = 45
+FLOW = "train"
 RECONCILED = "found running at start-up with no process behind it"
 
 
@@ -100,15 +101,27 @@ def deployment_options() -> Iterator[dict[str, Any]]:
 
 
 def settle_abandoned_runs() -> None:
-    """Marks runs of deployments as Crashed whose processes went down with the machine; that frees their slots."""
+    """Marks runs of our deployments as Crashed whose processes went down with the machine; that frees their slots."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+    from prefect.client.schemas.filters import (
+        DeploymentFilter,
+        DeploymentFilterName,
+        FlowFilter,
+        FlowFilterName,
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )  # fmt: skip
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
     unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished))):
-            if run.deployment_id is not None:
-                client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
-                LOG.warning("run %s: %s", run.name, RECONCILED)
+        runs = client.read_flow_runs(
+            flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),  # the server may be one that others use too
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=datasets.names())),
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished)),
+        )
+        for run in runs:
+            client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
+            LOG.warning("run %s: %s", run.name, RECONCILED)

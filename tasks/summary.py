@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tasks.artifact import Artifact
 from tasks.registry import Registry
@@ -56,7 +57,7 @@ def show(summary: dict[str, Any], console: Console) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows(summary):
-        table.add_row(name, value)
+        table.add_row(name, Text(value))  # as it is: brackets in a text or a path are no markup
     console.print(table)
 
 
