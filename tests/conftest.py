@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,3 +30,16 @@ def prefect_server() -> Iterator[str]:
         os.environ["PREFECT_API_URL"] = api
         yield api
         os.environ["PREFECT_API_URL"] = before
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Our log lines; Prefect's logging may have cut our logger off from the root, where pytest listens."""
+    logger = logging.getLogger("gristmill")
+    before = logger.propagate
+    logger.propagate = False
+    logger.addHandler(caplog.handler)
+    caplog.set_level(logging.INFO, "gristmill")
+    yield caplog
+    logger.removeHandler(caplog.handler)
+    logger.propagate = before

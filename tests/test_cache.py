@@ -172,17 +172,17 @@ def asked(store: Store, record: Path) -> str:
 
 
 def test_the_key_is_the_stages_and_a_flawed_record_is_dropped_with_the_reason(
-    store: Store, record: Path, artifact: Artifact, caplog: pytest.LogCaptureFixture
+    store: Store, record: Path, artifact: Artifact, said: pytest.LogCaptureFixture
 ) -> None:
     assert asked(store, record) == KEY
     assert record.exists()
-    assert caplog.messages == []
+    assert said.messages == []
     shutil.rmtree(store.path(artifact))
     assert asked(store, record) == KEY
     assert not record.exists()
-    assert caplog.messages == [f"convert runs again: cached artifact missing: {store.path(artifact)}"]
+    assert said.messages == [f"convert runs again: cached artifact missing: {store.path(artifact)}"]
     assert asked(store, record) == KEY
-    assert len(caplog.messages) == 1
+    assert len(said.messages) == 1
 
 
 class BrokenPictureError(OSError):

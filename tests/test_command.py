@@ -60,7 +60,7 @@ def test_only_options_that_were_given_are_handed_on(
 )
 @pytest.mark.parametrize("arguments", [[], ["--json"], ["--debug"], ["--json", "--debug"]])
 def test_a_typed_error_is_one_short_message_and_a_json_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: pytest.LogCaptureFixture,
     error: Exception, status: int, arguments: list[str],
 ) -> None:  # fmt: skip
     def work(**options: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_typed_error_is_one_short_message_and_a_json_line(
     assert f"error: {error}\n" in err
     said = {"error": type(error).__name__, "message": str(error)}
     assert [json.loads(line) for line in out.splitlines()] == ([said] if "--json" in arguments else [])
-    assert [bool(record.exc_info) for record in caplog.records] == ([True] if "--debug" in arguments else [])
+    assert [bool(record.exc_info) for record in said.records] == ([True] if "--debug" in arguments else [])
 
 
 @pytest.mark.parametrize("arguments", [[], ["mnist", "--epoch-count", "3"], ["mnist", "more"], ["mnist", "--epochs"]])

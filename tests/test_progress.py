@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
 
 import pytest
@@ -29,32 +28,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_elsewhere_a_line_now_and_then(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gristmill")
+def test_elsewhere_a_line_now_and_then(clock: Clock, said: pytest.LogCaptureFixture) -> None:
     with bar("convert", 12_000, "examples") as shown:
         shown.advance(1_000)
-        assert caplog.messages == []
+        assert said.messages == []
         clock.now += progress.SECONDS_BETWEEN_LINES
         shown.advance(1_000, "fast")
         shown.advance(1_000)
         clock.now += progress.SECONDS_BETWEEN_LINES
         shown.move_to(9_000)
-    assert caplog.messages == ["convert: 2,000 of 12,000 examples, fast", "convert: 9,000 of 12,000 examples"]
+    assert said.messages == ["convert: 2,000 of 12,000 examples, fast", "convert: 9,000 of 12,000 examples"]
     assert shown.done == 9_000
 
 
-def test_an_unknown_total_is_left_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gristmill")
+def test_an_unknown_total_is_left_out(clock: Clock, said: pytest.LogCaptureFixture) -> None:
     with bar("fetch", None, "bytes") as shown:
         clock.now += 60
         shown.advance(5)
-    assert caplog.messages == ["fetch: 5 bytes"]
+    assert said.messages == ["fetch: 5 bytes"]
 
 
 def test_in_a_terminal_a_bar_and_no_lines(
-    clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO, "gristmill")
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -70,7 +66,7 @@ def test_in_a_terminal_a_bar_and_no_lines(
     assert "fit" in terminal.getvalue()
     assert "7/10" in terminal.getvalue()
     assert "loss 0.5" in terminal.getvalue()
-    assert caplog.messages == []
+    assert said.messages == []
 
 
 def test_a_bar_drawn_by_rich_keeps_count() -> None:
