@@ -29,6 +29,17 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 
+def stages(run: Run) -> None:
+    """The order of the stages, and what each takes from those before it."""
+    raw = fetch(run)
+    records = convert(run, raw=raw)
+    report = validate(run, records=records)
+    plan = feed(run, records=records, report=report)
+    weights = fit(run, records=records, report=report, plan=plan)
+    evaluation = evaluate(run, records=records, weights=weights)
+    promote(run, records=records, weights=weights, evaluation=evaluation)
+
+
 @flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False)
 def train(
     dataset: str,
@@ -60,22 +71,16 @@ def train(
         dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, keep_best=keep_best,
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
     ))  # fmt: skip
-    raw_files = fetch(run)
-    records = convert(run, raw=raw_files)
-    report = validate(run, records=records)
-    plan = feed(run, records=records, report=report)
-    weights = fit(run, records=records, report=report, plan=plan)
-    evaluation = evaluate(run, records=records, weights=weights)
-    promote(run, records=records, weights=weights, evaluation=evaluation)
+    stages(run)
     summary = summarise(run, str(flow_run.id))
     publish(run, summary)
     return summary
 
 
-if __name__ == "__main__":
-    command = Command("flows.train", __doc__)
-    command.add("dataset", help="name of a file under datasets/")
-    command.add("--model", help="name of a file under tasks/models/")
+def options(command: Command) -> Command:
+    """Gives a command the parameters of `train` as options."""
+    command.add("dataset", help="name of a file under datasets/", text=True)
+    command.add("--model", help="name of a file under tasks/models/", text=True)
     command.add("--epochs", help="passes over the train split")
     command.add("--batch-size", help="examples a step")
     command.add("--learning-rate", help="peak of the schedule")
@@ -84,4 +89,8 @@ if __name__ == "__main__":
     command.add("--raw", help="folder of raw files to use instead of the source", text=True)
     command.add("--checkpoint-every", help="steps between checkpoints, besides one every 30 seconds")
     command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
-    sys.exit(command.run(train, show, before=prepared))
+    return command
+
+
+if __name__ == "__main__":
+    sys.exit(options(Command("flows.train", __doc__)).run(train, show, before=prepared))

@@ -37,6 +37,8 @@ INFRASTRUCTURE = frozenset(
         "tasks.stage",
     }
 )
+BY_VALUE = frozenset({"datasets.schema:Dataset", "datasets.schema:Recipe"})
+"""Plain data whose values are in the keys of the stages that read them: what checks the values decides no byte."""
 DYNAMIC = frozenset({"globals", "eval", "exec"})
 NEVER = frozenset({"__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING"})
 """Tests that are false when a stage imports the module."""
@@ -92,7 +94,7 @@ class Sources:
                 raise StoreError("there is no such code to take a fingerprint of", got=root)
         while todo:
             at = todo.pop()
-            if at not in seen and at.partition(":")[0] not in INFRASTRUCTURE:
+            if at not in seen and at not in BY_VALUE and at.partition(":")[0] not in INFRASTRUCTURE:
                 seen[at], reached = self._node(at)
                 todo.extend(reached)
         return {at: digest for at, digest in sorted(seen.items()) if digest}

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from tasks.artifact import Artifact, Draft, Store
@@ -38,6 +39,7 @@ class Job:
         request: The checked request.
         store: Where artifacts are.
         notes: For the summary of the run; filled by the body, kept in the manifest's provenance.
+        started: Reading of `time.perf_counter`, for the seconds in the provenance.
     """
 
     stage: str
@@ -46,6 +48,7 @@ class Job:
     request: Request
     store: Store
     notes: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
 
     def commit(self, kind: str, fill: Callable[[Draft], None]) -> Artifact:
         """Makes this job's artifact; see `Store.commit`."""
@@ -53,6 +56,7 @@ class Job:
         def noted(draft: Draft) -> None:
             fill(draft)
             draft.provenance["notes"] = self.notes
+            draft.provenance["seconds"] = time.perf_counter() - self.started
 
         provenance = {"stage": self.stage, "components": self.components}
         return self.store.commit(kind, self.request.name, self.key, noted, provenance)
@@ -92,6 +96,15 @@ class Run:
         """Where artifacts are."""
         return Store(self.request.store)
 
+    @property
+    def records(self) -> Path:
+        """Folder of the cache records."""
+        return self.store.root / "cache"
+
+    def take(self, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
+        """The artifact of a stage."""
+        return stage.execute(self, inputs)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -116,7 +129,11 @@ class Stage:
     lost: Callable[[Store, Artifact], str | None] = lambda store, artifact: None
 
     def __call__(self, run: Run, **inputs: Artifact) -> Artifact:
-        """Takes the artifact from the cache or makes it; one process at a time works on a key, others wait.
+        """Takes the artifact from the cache or makes it; see `execute`. A plan only says what would happen."""
+        return run.take(self, inputs)
+
+    def execute(self, run: Run, inputs: dict[str, Artifact]) -> Artifact:
+        """Runs the stage as a Prefect task, if its key isn't in the cache; one process at a time, others wait.
 
         Raises:
             GristmillError: As the body.
@@ -137,11 +154,10 @@ class Stage:
                 LOG.debug("%s reads %s %s", self.name, name, value["digest"][:12])
             return self.body(job, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
 
-        records = run.store.root / "cache"
         wrapped = task(
             name=self.name, task_run_name=f"{self.name} {run.request.name}", persist_result=True,
-            cache_policy=cache.ContentKey(key=job.key, store=run.store, records=records, lost=self.lost),
-            result_storage=records,
+            cache_policy=cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost),
+            result_storage=run.records,
             result_serializer="json", cache_result_in_memory=False, retries=cache.RETRIES,
             retry_delay_seconds=exponential_backoff(backoff_factor=cache.FIRST_PAUSE), retry_jitter_factor=1.0,
             retry_condition_fn=cache.deserves_retry,

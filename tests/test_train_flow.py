@@ -13,6 +13,7 @@ from prefect import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter, FlowRunFilterId
 
 from datasets.errors import DataError, TransientError
+from flows.plan import plan
 from flows.train import train
 from tasks.artifact import Artifact, Store
 from tasks.step import TrainStep
@@ -27,8 +28,15 @@ def first(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 def run(store: Path, **parameters: Any) -> dict[str, Any]:
-    summary = train("mnist", model="mlp", epochs=1, store=str(store), checkpoint_every=20, **parameters)
-    return json.loads(json.dumps(summary, allow_nan=False))
+    """A run, which must do what its plan said before."""
+    parameters = {"model": "mlp", "epochs": 1, "store": str(store), "checkpoint_every": 20, **parameters}
+    before = sorted(path for path in store.rglob("*"))
+    planned = {row["name"]: row["will"] for row in plan("mnist", **parameters)["stages"]}
+    assert sorted(path for path in store.rglob("*")) == before, "a plan touched the store"
+    summary = json.loads(json.dumps(train("mnist", **parameters), allow_nan=False))
+    done = {"cached": "cached", "ran": "run", "resumed": "resume"}
+    assert {name: done[state] for name, state in states(summary).items()} == planned
+    return summary
 
 
 @pytest.fixture

@@ -1,0 +1,130 @@
+"""What a run would do, stage by stage, and why. Only reads: no server, no training, nothing written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.artifact import MANIFEST, Artifact
+from tasks.cache import flaw
+from tasks.stage import Outcome, Run, Stage, key_of
+
+SHOWN = 6
+
+
+@dataclass
+class Plan(Run):
+    """A run that looks instead of working; `stages` of the flow fills it.
+
+    Attributes:
+        steps: One row a stage, as JSON.
+    """
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
+        """Says what would become of a stage; its artifact has no digest when that can't be known before it ran."""
+        waits_for = [name for name, made in inputs.items() if not made.digest and name not in stage.advisory]
+        past = self.newest(stage)
+        kind = past["kind"] if past else ""
+        if waits_for:
+            # Whether it runs depends on bytes that aren't made yet: equal bytes would be found in the cache.
+            because = [{"component": f"inputs.{name}", "old": None, "new": "not made yet"} for name in waits_for]
+            return self._note(stage, Artifact(kind, self.request.name, "", ""), "run", because, past)
+        components = self.components_of(stage, inputs)
+        key = key_of(components)
+        record = self.records / key
+        known = Artifact(kind, self.request.name, key, "")
+        if record.exists():
+            reason = flaw(record, self.store, stage.lost)
+            artifact = _recorded(record) or known
+            if reason is None:
+                return self._note(stage, artifact, "cached", [], past)
+            # What is made again from the same key has the same digest, so what follows can still be planned
+            return self._note(stage, artifact, "run", [{"component": "artifact", "old": None, "new": reason}], past)
+        because = differences(past["provenance"]["components"], components) if past else []
+        because = because or [{"component": "artifact", "old": None, "new": "never made"}]
+        step = self.checkpoint(key)
+        return self._note(stage, known, "run" if step is None else "resume", because, past, step)
+
+    def components_of(self, stage: Stage, inputs: dict[str, Artifact]) -> dict[str, Any]:
+        """The components of a stage's key."""
+        return stage.components(self, inputs)
+
+    def _note(
+        self, stage: Stage, artifact: Artifact, will: str, because: list[dict[str, Any]], past: dict[str, Any] | None,
+        step: int | None = None,
+    ) -> Artifact:  # fmt: skip
+        expected = past if will != "cached" else None
+        self.steps.append({
+            "name": stage.name, "key": artifact.key or None, "will": will, "because": because, "from_step": step,
+            "seconds": expected["provenance"].get("seconds") if expected else None,
+            "bytes": sum(file["bytes"] for file in expected["files"].values()) if expected else None,
+        })  # fmt: skip
+        self.outcomes.append(Outcome(stage.name, artifact.key, will, 0.0, artifact, {}))
+        return artifact
+
+    def newest(self, stage: Stage) -> dict[str, Any] | None:
+        """Manifest of the last artifact that the stage made for this dataset."""
+        found = []
+        for path in self.store.root.glob(f"*/{self.request.name}/*/{MANIFEST}"):
+            try:
+                manifest = json.loads(path.read_bytes())
+                if manifest["provenance"].get("stage") == stage.name:
+                    found.append((manifest["provenance"]["created"], path.stat().st_mtime_ns, manifest))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # a damaged manifest explains nothing
+        return max(found, key=lambda row: row[:2])[2] if found else None
+
+    def checkpoint(self, key: str) -> int | None:
+        """Step of the newest checkpoint of a training, if it has one."""
+        folder = self.store.root / "checkpoints" / self.request.name / key
+        return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {"dataset": self.request.name, "store": str(self.store.root), "stages": self.steps}
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:  # noqa: ANN401
+    """What differs between two components, leaf by leaf: [{"component", "old", "new"}]."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        rows = []
+        for name in sorted({*old, *new}):
+            rows += differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+        return rows
+    return [] if old == new else [{"component": path, "old": old, "new": new}]
+
+
+def _recorded(record: Path) -> Artifact | None:
+    try:
+        return Artifact(**json.loads(json.loads(record.read_bytes())["result"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def show(plan: dict[str, Any], console: Console) -> None:
+    """Prints a plan as a table."""
+    table = Table("stage", "will", "because", "last time", title=f"train/{plan['dataset']}", title_justify="left")
+    for step in plan["stages"]:
+        will = f"resume at step {step['from_step']}" if step["will"] == "resume" else step["will"]
+        reasons = [_sentence(row) for row in step["because"]]
+        more = f"... and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else None
+        cost = "" if step["seconds"] is None else f"{step['seconds']:.1f} s, {step['bytes'] / 1e6:.1f} MB"
+        table.add_row(step["name"], will, "\n".join([*reasons[:SHOWN], *([more] if more else [])]), cost)
+    console.print(table)
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    component, old, new = row["component"], row["old"], row["new"]
+    if component.startswith("code."):
+        what = "new" if old is None else "gone" if new is None else "changed"
+        return f"code {component.removeprefix('code.')} {what}"
+    if component == "artifact":
+        return str(new)
+    return f"{component.removeprefix('inputs.')}: {new if old is None else f'{old} -> {new}'}"
