@@ -73,15 +73,18 @@ class Feature:
 class RawFile:
     """A raw file and the digest that it must have.
 
+    Without a digest, a file in a local folder may change from run to run: its digest is taken when a run starts, and
+    decides what has to run again. A file that is downloaded must be pinned.
+
     Attributes:
         name: Of the file, without a compression suffix.
-        sha256: Of the *uncompressed* content, so that a mirror that compresses anew passes.
-        bytes: Size of the uncompressed content.
+        sha256: Of the *uncompressed* content, so that a mirror that compresses anew passes; "" if it isn't pinned.
+        bytes: Size of the uncompressed content; 0 if it isn't pinned.
     """
 
     name: str
-    sha256: str
-    bytes: int
+    sha256: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class Source:
     """Where raw files are.
 
     Attributes:
-        files: Pinned files.
-        folder: Of the files that ship with the project, relative to `datasets/`; None if they are downloaded.
+        files: All that `read` needs.
+        folder: Of local files, relative to `datasets/`; None if they are downloaded.
         mirrors: Base addresses, tried in this order; each holds every file under `name` + `suffix`.
         suffix: Of a file's name at the mirrors, such as ".gz".
     """
@@ -122,8 +125,24 @@ class Files:
     count: int | None = None
 
 
-OPTIMIZERS = ("adam", "adamw", "lion", "sgd")
-SCHEDULES = ("constant", "cosine", "one-cycle")
+OPTIMIZERS = {
+    "adam": ("b1", "b2", "eps"),
+    "adamw": ("b1", "b2", "eps"),
+    "lion": ("b1", "b2"),
+    "muon": ("beta", "ns_steps", "adam_b1", "adam_b2", "eps"),
+    "sgd": ("momentum",),
+}
+"""Optimizers by their optax names, with the options of each that a recipe may give."""
+SCHEDULES = {
+    "constant": (),
+    "cosine": ("alpha", "exponent"),
+    "one-cycle": ("pct_start", "div_factor", "final_div_factor"),
+}
+"""Schedules, with the options that a recipe may give, by optax's names."""
+BELOW_1 = frozenset({"b1", "b2", "beta", "adam_b1", "adam_b2", "momentum", "pct_start"})
+DECAY = ("kernels", "all")
+PRECISIONS = ("float32", "bfloat16")
+ON_NONFINITE = ("stop", "skip")
 MOST_SEED = 2**32 - 2  # JAX takes 32 bits of a seed without a word about the rest; dropout uses the seed after it
 
 
@@ -137,13 +156,27 @@ class Recipe:
         batch_size: Examples a step.
         learning_rate: Peak of the schedule.
         optimizer: One of OPTIMIZERS, by its optax name.
+        optimizer_options: Of that optimizer, by optax's names, such as {"b2": 0.95}; optax's values where absent.
         schedule: One of SCHEDULES; "cosine" falls to 0 at the last step.
+        schedule_options: Of that schedule, by optax's names, such as {"alpha": 0.1} for a cosine that ends at a tenth.
         warmup: Share of all steps during which the rate rises from 0, for "cosine" and "constant".
-        weight_decay: For the kernels of adamw and lion; biases and BatchNorm scales are never decayed.
+        weight_decay: Of adamw, lion and muon, decoupled.
+        decay: What decays: "kernels" (arrays of two axes or more), or "all" with biases and BatchNorm scales.
         clip_norm: Greatest global norm of the gradient; None for no clipping.
+        accumulate: Batches whose gradients are averaged into one update.
+        ema: Decay of the parameters' exponential moving average, which is then what is evaluated and kept; None for
+            none.
+        precision: Of the model's arithmetic; "bfloat16" keeps parameters, statistics and the loss in float32.
         label_smoothing: Share of the target that is spread over all classes.
+        class_weights: Weight of each class's examples in the loss, in the order of the classes; "balanced" for the
+            inverse of how often each occurs in the train split; None for 1.
         dropout: Rate of the model's dropout.
         augment: Applied to each train batch in this order (see `datasets/augment.py`).
+        evaluate_every: Steps between evaluations, besides that at the end of each epoch; None for none.
+        early_stopping: Evaluations in a row without a lower loss that end the training; None to train all epochs.
+        on_nonfinite: A loss or gradient that is NaN or infinite: "stop" the training, or "skip" the batch.
+        max_skips: Batches that may be skipped in all.
+        max_skips_in_a_row: Batches that may be skipped one after the other.
         seed: Of the initial weights, the order of examples, dropout and augmentation.
     """
 
@@ -152,19 +185,34 @@ class Recipe:
     batch_size: int = 128
     learning_rate: float = 1e-3
     optimizer: str = "adamw"
+    optimizer_options: Mapping[str, float] = field(default_factory=dict)
     schedule: str = "cosine"
+    schedule_options: Mapping[str, float] = field(default_factory=dict)
     warmup: float = 0.05
     weight_decay: float = 1e-4
+    decay: str = "kernels"
     clip_norm: float | None = None
+    accumulate: int = 1
+    ema: float | None = None
+    precision: str = "float32"
     label_smoothing: float = 0.0
+    class_weights: tuple[float, ...] | str | None = None
     dropout: float = 0.0
     augment: tuple[Any, ...] = ()
+    evaluate_every: int | None = None
+    early_stopping: int | None = None
+    on_nonfinite: str = "stop"
+    max_skips: int = 20
+    max_skips_in_a_row: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole = {"epochs": 1, "batch_size": 1, "seed": 0}
+        whole = {"epochs": 1, "batch_size": 1, "accumulate": 1, "max_skips": 1, "max_skips_in_a_row": 1, "seed": 0}
         real = {"learning_rate": (0, math.inf), "warmup": (0, 1), "weight_decay": (0, math.inf),
                 "label_smoothing": (0, 1), "dropout": (0, 1)}  # fmt: skip
+        for name in ("evaluate_every", "early_stopping"):
+            if getattr(self, name) is not None:
+                whole[name] = 1
         for name, least in whole.items():
             check_int(name, getattr(self, name), least)
         if self.seed > MOST_SEED:
@@ -173,13 +221,46 @@ class Recipe:
             check_float(name, getattr(self, name), low, high)
         if self.learning_rate == 0:
             raise ParameterError("a learning rate of 0 learns nothing", parameter="learning_rate", got=0)
-        for kind, known in {"optimizer": OPTIMIZERS, "schedule": SCHEDULES}.items():
-            if getattr(self, kind) not in known:
-                raise UnknownNameError.among(kind, str(getattr(self, kind)), known)
-        if self.clip_norm is not None:
-            check_float("clip_norm", self.clip_norm, 0, math.inf)
-            if self.clip_norm == 0:
-                raise ParameterError("a clip_norm of 0 learns nothing", parameter="clip_norm", got=0, cure="None")
+        names = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "decay": DECAY, "precision": PRECISIONS,
+                 "on_nonfinite": ON_NONFINITE}  # fmt: skip
+        for name, known in names.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in known:
+                raise UnknownNameError.among(name, value, known)
+        for name, cure in {"clip_norm": "None", "ema": "None"}.items():
+            if (value := getattr(self, name)) is not None:
+                check_float(name, value, 0, 1 if name == "ema" else math.inf)
+                if value == 0:
+                    raise ParameterError(f"{name} can't be 0", parameter=name, got=0, cure=cure)
+        _check_options("optimizer_options", self.optimizer_options, self.optimizer, OPTIMIZERS[self.optimizer])
+        _check_options("schedule_options", self.schedule_options, self.schedule, SCHEDULES[self.schedule])
+        _check_class_weights(self.class_weights)
+
+
+def _check_options(field: str, options: object, owner: str, known: tuple[str, ...]) -> None:
+    if not isinstance(options, Mapping):
+        raise ParameterError(f"{field} is a mapping", parameter=field, got=repr(options), expected="{name: number}")
+    for name, value in options.items():
+        if name not in known:
+            raise UnknownNameError.among(f"option of {owner}", name, known)
+        if name == "ns_steps":
+            check_int(f"{field}.{name}", value, 1)
+        else:
+            check_float(f"{field}.{name}", value, 0, 1 if name in BELOW_1 else math.inf)
+
+
+def _check_class_weights(weights: object) -> None:
+    if weights is None or weights == "balanced":
+        return
+    if not isinstance(weights, tuple) or not weights:
+        raise ParameterError(
+            "class_weights is a tuple of numbers", parameter="class_weights", got=repr(weights),
+            expected='one number above 0 for each class, "balanced", or None',
+        )  # fmt: skip
+    for weight in weights:
+        check_float("class_weights", weight, 0, math.inf)
+        if weight == 0:
+            raise ParameterError("class_weights of 0 can leave a batch without a loss", parameter="class_weights")
 
 
 def check_int(name: str, value: object, least: int) -> None:
@@ -237,6 +318,12 @@ class Dataset:
                 raise SchemaError(f"feature {role!r} isn't declared", got=", ".join(self.features), expected=role)
         if not self.features[self.label].classes:
             raise SchemaError("the label has no classes", field=self.label, cure="Feature(..., classes=(...))")
+        weights, classes = self.recipe.class_weights, self.features[self.label].classes
+        if isinstance(weights, tuple) and len(weights) != len(classes):
+            raise ParameterError(
+                "class_weights has another length than the label has classes", parameter="class_weights",
+                got=len(weights), expected=len(classes),
+            )  # fmt: skip
         missing = {"train", "test"} - set(self.splits)
         if missing:
             raise SchemaError("a dataset has a train and a test split", expected=", ".join(sorted(missing)))

@@ -10,7 +10,16 @@ from flax import nnx
 from datasets.errors import ParameterError, UnknownNameError
 from datasets.schema import Feature, Recipe
 from tasks.models import cnn
-from tasks.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, is_kernel, learning_rate_at
+from tasks.optimizers import (
+    OPTIMIZERS,
+    SCHEDULES,
+    averaged,
+    build_optimizer,
+    is_kernel,
+    learning_rate_at,
+    learning_rates,
+    updates_of,
+)
 
 
 def rates(total_steps: int, **recipe: float | str) -> np.ndarray:
@@ -98,7 +107,130 @@ def test_adam_and_lion_are_different_rules() -> None:
     assert second["adam"] == pytest.approx(second["adamw"])
     assert second["lion"] == pytest.approx(0.1)  # interpolated gradient 0.9 * 0.04 - 0.1 * 1 < 0
     assert second["sgd"] == pytest.approx(-0.1 * (0.9 * 4 - 1))
-    assert len({round(value, 4) for value in second.values()}) == 3
+    assert len({round(value, 4) for value in second.values()}) == 4  # muon gives what is no matrix to Nesterov's Adam
+
+
+def test_muon_makes_the_update_of_a_matrix_orthogonal() -> None:
+    gradient = {"kernel": jnp.array([[3.0, 1.0, 0.0], [0.5, 2.0, 1.0]])}
+    recipe = Recipe(optimizer="muon", schedule="constant", warmup=0.0, learning_rate=0.1, weight_decay=0.0)
+    update = np.asarray(first_update(recipe, jax.tree.map(jnp.zeros_like, gradient), gradient)["kernel"])
+    lengths = np.linalg.svd(update, compute_uv=False)
+    np.testing.assert_allclose(lengths, [0.1, 0.1], rtol=0.35)  # five iterations give 1 +- 0.3 by design
+    before = np.linalg.svd(np.asarray(gradient["kernel"]), compute_uv=False)
+    assert before[0] / before[1] > 1.8 > 1.5 > lengths[0] / lengths[1]
+
+
+def test_options_reach_the_optimizer_and_the_schedule() -> None:
+    nothing, gradient = {"w": jnp.zeros(1)}, {"w": jnp.array([4.0])}
+    recipe = {"optimizer": "sgd", "schedule": "constant", "warmup": 0.0, "learning_rate": 1.0}
+    for momentum in (0.0, 0.5):
+        optimizer = build_optimizer(Recipe(**recipe, optimizer_options={"momentum": momentum}), 10)
+        _, state = update_of(optimizer, gradient, optimizer.init(nothing), nothing)
+        np.testing.assert_allclose(update_of(optimizer, gradient, state, nothing)[0]["w"], -4 * (1 + momentum))
+    got = rates(100, schedule="cosine", warmup=0.0, schedule_options={"alpha": 0.25})  # type: ignore[arg-type]
+    np.testing.assert_allclose(got[[0, 100]], [0.1, 0.025], rtol=1e-5)
+    got = rates(100, schedule="one-cycle", schedule_options={"pct_start": 0.6})  # type: ignore[arg-type]
+    assert got.argmax() == 60
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_option_is_one_of_optax(optimizer: str) -> None:
+    options = {name: 4 if name == "ns_steps" else 0.5 for name in OPTIMIZERS[optimizer]}
+    parameters = {"kernel": jnp.ones((2, 2))}
+    plain, changed = (
+        build_optimizer(Recipe(optimizer=optimizer, warmup=0.0, optimizer_options=given), 10) for given in ({}, options)
+    )
+    first = []
+    for rule in (plain, changed):
+        state = rule.init(parameters)
+        for factor in (1.0, -0.3):
+            update, state = update_of(
+                rule, {"kernel": jnp.array([[1.0, 2.0], [-1.0, 0.1]]) * factor}, state, parameters
+            )
+        first.append(np.asarray(update["kernel"]))
+    assert not np.allclose(*first, rtol=1e-4)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_option_of_a_schedule_is_one_of_optax(schedule: str) -> None:
+    plain = rates(50, schedule=schedule, warmup=0.0)
+    for name in SCHEDULES[schedule]:
+        value = {"pct_start": 0.7, "exponent": 2.0, "alpha": 0.3}.get(name, 7.0)
+        changed = rates(50, schedule=schedule, warmup=0.0, schedule_options={name: value})  # type: ignore[arg-type]
+        assert not np.allclose(plain, changed, rtol=1e-4), name
+
+
+# --------------------------------------------------------------------------------------------- accumulation and average
+
+
+def run(recipe: Recipe, gradients: list[float], total: int) -> tuple[list[float], Any]:
+    optimizer = build_optimizer(recipe, total)
+    parameters = {"w": jnp.zeros(1)}
+    state, seen = optimizer.init(parameters), []
+    for gradient in gradients:
+        update, state = update_of(optimizer, {"w": jnp.array([gradient])}, state, parameters)
+        parameters = cast(dict, optax.apply_updates(parameters, update))
+        seen.append(float(parameters["w"][0]))
+    return seen, state
+
+
+PLAIN = {"optimizer": "sgd", "schedule": "constant", "warmup": 0.0, "learning_rate": 0.1,
+         "optimizer_options": {"momentum": 0.0}}  # fmt: skip
+
+
+def test_accumulated_gradients_are_averaged_into_one_update() -> None:
+    seen, _ = run(Recipe(**PLAIN, accumulate=3), [3.0, 0.0, 6.0, 1.0, 1.0, 1.0, 9.0], 7)
+    np.testing.assert_allclose(seen, [0, 0, -0.3, -0.3, -0.3, -0.4, -0.4], rtol=1e-5, atol=1e-7)
+
+
+def test_the_norm_that_is_clipped_is_that_of_the_average() -> None:
+    seen, _ = run(Recipe(**PLAIN, accumulate=2, clip_norm=1.0), [8.0, -8.0, 4.0, 0.0], 4)
+    np.testing.assert_allclose(seen, [0, 0, 0, -0.1], rtol=1e-5, atol=1e-7)
+
+
+def test_the_schedule_counts_updates() -> None:
+    recipe = Recipe(**{**PLAIN, "schedule": "cosine"}, accumulate=4)
+    assert updates_of(recipe, 43) == 10
+    seen, _ = run(recipe, [1.0] * 40, 43)
+    steps = -np.diff([0.0, *seen[3::4]])
+    np.testing.assert_allclose(
+        steps, [float(np.asarray(learning_rate_at(recipe, 10)(n))) for n in range(10)], rtol=1e-4, atol=1e-8
+    )
+    with pytest.raises(ParameterError, match="fewer batches than one update takes"):
+        build_optimizer(recipe, 3)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_table_of_rates_is_the_schedule(schedule: str) -> None:
+    recipe = Recipe(schedule=schedule, accumulate=2)
+    table = learning_rates(recipe, 81)
+    assert (table.shape, table.dtype) == ((40,), np.float32)
+    np.testing.assert_allclose(
+        table, [float(np.asarray(learning_rate_at(recipe, 40)(n))) for n in range(40)], rtol=1e-5, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_average_follows_the_parameters(accumulate: int) -> None:
+    gradients = [float(g) for g in (1, -2, 3, 0, 5, 4)] * 4
+    recipe = Recipe(**PLAIN, ema=0.5, accumulate=accumulate)
+    seen, state = run(recipe, gradients, 24)
+    expected = 0.0
+    for n, w in enumerate(seen[accumulate - 1 :: accumulate]):
+        kept = min(0.5, (1 + n) / (10 + n))
+        expected = kept * expected + (1 - kept) * w
+    found = averaged({"opt_state": state._asdict() if accumulate == 1 else
+                      {"inner_opt_state": state.inner_opt_state._asdict()}})  # fmt: skip
+    assert found is not None
+    np.testing.assert_allclose(found["w"], expected, rtol=1e-5)
+    assert seen == run(Recipe(**PLAIN, accumulate=accumulate), gradients, 24)[0]  # it only watches
+
+
+def test_without_it_there_is_no_average() -> None:
+    for optimizer in (build_optimizer(Recipe(), 4), build_optimizer(Recipe(accumulate=2), 4)):
+        model = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+        state = nnx.to_pure_dict(nnx.as_pure(nnx.state(nnx.Optimizer(model, optimizer, wrt=nnx.Param))))
+        assert averaged(state) is None
 
 
 def test_clipping_keeps_the_direction_and_limits_the_norm() -> None:
@@ -112,7 +244,20 @@ def test_clipping_keeps_the_direction_and_limits_the_norm() -> None:
         np.testing.assert_allclose([update["a"][0], update["b"][0]], [-3, -4], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("optimizer", "decays"), [("adamw", True), ("lion", True), ("adam", False), ("sgd", False)])
+@pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon"])
+def test_all_may_decay(optimizer: str) -> None:
+    parameters = {"kernel": jnp.full((2, 2), 5.0), "bias": jnp.full(2, 5.0)}
+    nothing = jax.tree.map(jnp.zeros_like, parameters)
+    recipe = Recipe(
+        optimizer=optimizer, schedule="constant", warmup=0, learning_rate=0.1, weight_decay=0.2, decay="all"
+    )
+    for update in first_update(recipe, parameters, nothing).values():
+        np.testing.assert_allclose(update, -0.1 * 0.2 * 5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "decays"), [("adamw", True), ("lion", True), ("muon", True), ("adam", False), ("sgd", False)]
+)
 def test_decay_shrinks_kernels_only(optimizer: str, decays: bool) -> None:
     parameters = {"kernel": jnp.full((2, 2), 5.0), "bias": jnp.full(2, 5.0)}
     nothing = jax.tree.map(jnp.zeros_like, parameters)
@@ -156,8 +301,10 @@ def test_unknown_names() -> None:
 
 @pytest.mark.parametrize("total_steps", [0, -1, 1.5, True])
 def test_a_run_has_steps(total_steps: int) -> None:
-    with pytest.raises(ParameterError, match="total_steps"):
+    with pytest.raises(ParameterError, match="updates"):
         learning_rate_at(Recipe(), total_steps)
+    with pytest.raises(ParameterError, match="total_steps"):
+        build_optimizer(Recipe(), total_steps)
 
 
 def test_recipes_give_optax_transformations() -> None:

@@ -27,6 +27,15 @@ NAN, INF = float("nan"), float("inf")
         ("label_smoothing", [1.0, -0.1, NAN]),
         ("dropout", [1.0, -0.1, NAN, "0.5"]),
         ("clip_norm", [0, 0.0, -1.0, NAN, INF, True, "1"]),
+        ("ema", [0, 0.0, 1, 1.0, -0.5, NAN, True, "0.9"]),
+        ("accumulate", [0, 1.0, True, None]),
+        ("evaluate_every", [0, 1.0, True, "5"]),
+        ("early_stopping", [0, -1, 2.0, False]),
+        ("max_skips", [0, 1.0, None]),
+        ("max_skips_in_a_row", [0, True]),
+        ("class_weights", [(), [1.0, 2.0], "balance", (1.0, 0.0), (1.0, -1.0), (1.0, NAN), (True, 1.0), 2.0]),
+        ("optimizer_options", [None, 0.9, [("b1", 0.9)]]),
+        ("schedule_options", ["alpha"]),
     ],
 )
 def test_recipe_values_that_can_not_work(name: str, values: list[Any]) -> None:
@@ -39,7 +48,16 @@ def test_recipe_values_that_can_not_work(name: str, values: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "nearest"),
-    [("optimizer", "adamm", "adam"), ("schedule", "cosin", "cosine"), ("optimizer", 3, None), ("schedule", None, None)],
+    [
+        ("optimizer", "adamm", "adam"),
+        ("schedule", "cosin", "cosine"),
+        ("optimizer", 3, None),
+        ("schedule", None, None),
+        ("precision", "float16", "bfloat16"),
+        ("on_nonfinite", "skp", "skip"),
+        ("decay", "kernel", "kernels"),
+        ("precision", ["bfloat16"], None),
+    ],
 )
 def test_recipe_names_that_are_not_known(name: str, value: Any, nearest: str | None) -> None:
     with pytest.raises(UnknownNameError, match=f"there is no {name}") as caught:
