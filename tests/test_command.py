@@ -69,8 +69,8 @@ def test_a_typed_error_is_one_short_message_and_a_json_line(
     assert call(monkeypatch, ["mnist", *arguments], work) == status
     out, err = capsys.readouterr()
     assert f"error: {error}\n" in err
-    said = {"error": type(error).__name__, "message": str(error)}
-    assert [json.loads(line) for line in out.splitlines()] == ([said] if "--json" in arguments else [])
+    expected = {"error": type(error).__name__, "message": str(error)}
+    assert [json.loads(line) for line in out.splitlines()] == ([expected] if "--json" in arguments else [])
     assert [bool(record.exc_info) for record in said.records] == ([True] if "--debug" in arguments else [])
 
 
@@ -117,7 +117,7 @@ def test_a_result_that_json_has_not_is_not_printed_as_json(monkeypatch: pytest.M
     ("arguments", "error", "message"),
     [
         (["mnits", "--epochs", "3"], "UnknownNameError", "did you mean mnist"),
-        (["3"], "UnknownNameError", "there is no dataset 3"),
+        (["3"], "UnknownNameError", "there is no dataset"),
         (["mnist", "--learning-rate", "nan"], "ParameterError", "learning_rate can't be nan"),
     ],
 )

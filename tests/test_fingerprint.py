@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from datasets.errors import StoreError
-from tasks.fingerprint import OWN, ROOT, Sources
+from tasks.fingerprint import BY_VALUE, OWN, ROOT, Sources
 from tasks.server import CHECKOUT
 
 WORK = "tasks.a:work"
@@ -659,3 +660,17 @@ def test_the_stages_of_this_project_reach_what_they_should() -> None:
     assert {"tasks.records:ShardWriter", "tasks.convert:split_blocks"} <= reached
     assert not any(at.startswith(("tasks.training:", "tasks.evaluate:", "flows", "datasets.mnist")) for at in reached)
     assert "tasks.step:TrainStep" in Sources(ROOT).fingerprint(["tasks.fit:fit_model"])
+
+
+@pytest.mark.parametrize("place", sorted(BY_VALUE))
+def test_classes_that_count_by_value_do_nothing_but_check(place: str) -> None:
+    """A method or property of theirs could decide bytes without being in any key."""
+    module, _, name = place.partition(":")
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    assert {n.name for n in ast.walk(found) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)} <= {
+        "__post_init__"
+    }
+    assert not found.bases
+    assert not any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(found))
+    assert "__setattr__" not in ast.unparse(found)
