@@ -43,6 +43,8 @@ DYNAMIC = frozenset({"globals", "eval", "exec"})
 NEVER = frozenset({"__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING"})
 """Tests that are false when a stage imports the module."""
 
+PARSE_TRIES = 5
+
 Target = tuple[str, str | None]
 
 
@@ -216,7 +218,7 @@ class Sources:
         if name not in self._modules:
             path = self._path(name)
             module = self._modules[name] = Module()
-            for statement in _WithoutDocstrings().visit(ast.parse(path.read_bytes())).body if path else []:
+            for statement in _WithoutDocstrings().visit(_parsed(path.read_bytes())).body if path else []:
                 self._sort(name, module, statement)
         return self._modules[name]
 
@@ -321,6 +323,18 @@ def _has_effect(statement: ast.stmt) -> bool:
 def _digest(statements: list[ast.stmt]) -> str:
     text = "\n".join(ast.dump(statement) for statement in statements)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _parsed(source: bytes) -> ast.Module:
+    """The syntax tree; CPython 3.11 and 3.12 fail by chance when threads parse at the same time, so a few tries."""
+    for _ in range(PARSE_TRIES - 1):
+        try:
+            return ast.parse(source)
+        except (
+            SystemError
+        ):  # "AST constructor recursion depth mismatch", https://github.com/python/cpython/issues/106905
+            continue
+    return ast.parse(source)
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
