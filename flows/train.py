@@ -52,6 +52,8 @@ def train(
     raw: str | None = None,
     checkpoint_every: Count | None = None,
     keep_best: Annotated[int, Field(strict=True, ge=0)] = 1,
+    warm_start: str | None = None,
+    warm_start_only: str | None = None,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -66,9 +68,13 @@ def train(
         raw: Folder of raw files to use instead of the dataset's source.
         checkpoint_every: Steps between checkpoints, besides one every 30 seconds.
         keep_best: How many checkpoints with the least test loss stay besides the two newest.
+        warm_start: Weights to start from instead of random ones: "champion", or a path to a folder of weights or to a
+            checkpoint.
+        warm_start_only: Which of them, as patterns of paths separated by commas: "first.*,second.*" for a backbone.
     """
     run = Run(prepared(
         dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, keep_best=keep_best,
+        warm_start=warm_start, warm_start_only=warm_start_only,
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
     ))  # fmt: skip
     stages(run)
@@ -88,6 +94,8 @@ def options(command: Command) -> Command:
     command.add("--store", help="folder of the artifacts, relative to the checkout (default: store)", text=True)
     command.add("--raw", help="folder of raw files to use instead of the source", text=True)
     command.add("--checkpoint-every", help="steps between checkpoints, besides one every 30 seconds")
+    command.add("--warm-start", help="weights to start from: champion, a folder of weights or a checkpoint", text=True)
+    command.add("--warm-start-only", help="patterns of their paths, such as 'first.*,second.*'", text=True)
     command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
     return command
 

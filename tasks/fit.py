@@ -35,6 +35,7 @@ def _reads(run: Run) -> dict[str, Any]:
         # Its bounds scale what the model sees, and both are kept beside the weights.
         "feature": dataset.features[dataset.inputs],
         "classes": dataset.features[dataset.label].classes,
+        "warm_start": None if run.request.warm_start is None else run.request.warm_start.digest,
         "layout": {name: (feature.dtype, feature.shape) for name, feature in dataset.features.items()},
     }
 

@@ -123,12 +123,17 @@ def from_tree(tree: Mapping[str, Any], described: Description, abstract: Any) ->
     """
     wanted, structure = jax.tree_util.tree_flatten_with_path(abstract)
     return structure.unflatten(
-        [_place(_pick(tree, name(path), described[name(path)]), described[name(path)]["impl"], leaf)
+        [_place(pick(tree, name(path), described[name(path)]), described[name(path)]["impl"], leaf)
          for path, leaf in wanted]
     )  # fmt: skip
 
 
-def _pick(tree: Any, path: str, leaf: Mapping[str, Any]) -> np.ndarray:  # noqa: ANN401
+def pick(tree: Any, path: str, leaf: Mapping[str, Any]) -> np.ndarray:  # noqa: ANN401
+    """One array of a tree that Orbax read, proven to be the one that was described.
+
+    Raises:
+        CheckpointCorrupt: It isn't.
+    """
     if 0 in leaf["words"]:
         return np.empty(leaf["words"], jnp.dtype(leaf["stored"]))
     for key in path.split("/"):

@@ -10,6 +10,7 @@ from typing import Any
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
 from datasets.schema import RECIPE_FIELDS, Dataset, Rows, check_int
+from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
 MODELS = Path(__file__).parent / "models"
@@ -25,10 +26,10 @@ class Request:
         changed: Recipe fields that differ from the dataset file, for the run's name.
         store: Root of the store.
         raw: Folder of raw files to read instead of the source; None for the source.
-        checkpoint_every: Steps between checkpoints besides those by time; None for by time alone.
-        keep_best: How many of the best checkpoints stay besides the newest.
-
-    The last two decide no byte of the result, so they are in no key.
+        checkpoint_every: Steps between checkpoints besides those by time, None for by time alone; decides no byte
+            of the result, so it is in no key.
+        keep_best: How many of the best checkpoints stay besides the newest; in no key either.
+        warm_start: Weights that the training starts from; None for random ones.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Request:
     raw: Path | None
     checkpoint_every: int | None
     keep_best: int = 1
+    warm_start: WarmStart | None = None
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:
@@ -60,6 +62,8 @@ def check(
     raw: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     keep_best: int = 1,
+    warm_start: str | os.PathLike[str] | None = None,
+    warm_start_only: str | None = None,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -70,6 +74,8 @@ def check(
         raw: Folder of raw files.
         checkpoint_every: Steps between checkpoints besides those by time.
         keep_best: How many of the best checkpoints stay besides the newest.
+        warm_start: Weights to start from: "champion" or a path; see `tasks.warm_start`.
+        warm_start_only: Patterns of the paths to take, separated by commas.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -93,10 +99,14 @@ def check(
             "a batch is larger than the train split", parameter="batch_size", got=recipe.batch_size,
             expected=f"at most {size} examples", cure="a smaller --batch-size",
         )  # fmt: skip
+    if warm_start_only is not None and warm_start is None:
+        raise ParameterError("patterns of weights without weights to start from", parameter="warm_start_only",
+                             got=warm_start_only, cure="--warm-start champion, or a path")  # fmt: skip
+    start = None if warm_start is None else find(store_root(store), dataset, os.fspath(warm_start), warm_start_only)
     changed = {name: value for name, value in given.items() if value != getattr(known.recipe, name)}
     return Request(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
-        (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best,
+        (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best, start,
     )  # fmt: skip
 
 

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from datasets.errors import ArtifactDamaged, CheckpointCorrupt, CheckpointError, CheckpointMismatch
 from tasks import durable
-from tasks.leaves import Leaf, blank, describe, differences, from_tree, to_tree
+from tasks.leaves import Leaf, blank, describe, differences, from_tree, pick, to_tree
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -166,6 +167,23 @@ def read(folder: Path, abstract: Any) -> tuple[Any, Any, Manifest]:  # noqa: ANN
         return from_tree(tree, described, abstract), meta, manifest
     except CheckpointCorrupt as error:
         raise CheckpointCorrupt(error.what, checkpoint=folder, **error.facts) from None
+
+
+def read_arrays(folder: Path, below: str) -> dict[str, np.ndarray]:
+    """The arrays of a verified step whose path starts with `below`, but keys of random generators; by path.
+
+    Raises:
+        CheckpointCorrupt, CheckpointError: As `read`.
+    """
+    verify(folder)
+    try:
+        custom: Any = ocp.metadata(str(folder), checkpointable_name=ITEM).custom_metadata
+        wanted = {path: leaf for path, leaf in custom["leaves"].items() if not leaf["impl"] and path.startswith(below)}
+        with _context():
+            tree: Any = ocp.load(str(folder), to_tree(blank(custom["leaves"])), checkpointable_name=ITEM)
+    except Exception as error:
+        raise CheckpointError("Orbax can't read a checkpoint", checkpoint=folder, got=repr(error)) from error
+    return {path: pick(tree, path, leaf) for path, leaf in wanted.items()}
 
 
 def _refuse_mismatch(folder: Path, lines: list[str]) -> None:

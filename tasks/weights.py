@@ -7,6 +7,8 @@ equal bytes, nothing in it can run code, and any language reads it.
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 from flax import nnx
 from safetensors.numpy import load_file, save
 
-from datasets.errors import CheckpointMismatch, GristmillError
+from datasets.errors import CheckpointMismatch, GristmillError, ParameterError
 from datasets.schema import Dataset, Feature
 from tasks.durable import read_json, write_bytes, write_json
 
@@ -25,15 +27,29 @@ MODEL = "model.json"
 LEARNED = (nnx.Param, nnx.BatchStat)
 
 
-def build_model(name: str, feature: Feature, classes: int, *, dropout: float, seed: int) -> nnx.Module:
-    """A fresh model of `tasks/models/<name>.py`; the seed decides its first weights and its dropout."""
-    module = importlib.import_module(f"tasks.models.{name}")
-    return module.build(feature, classes, dropout=dropout, rngs=nnx.Rngs(params=seed, dropout=seed + 1))
+def build_model(
+    name: str, feature: Feature, classes: int, *, dropout: float, seed: int, precision: str = "float32"
+) -> nnx.Module:
+    """A fresh model of `tasks/models/<name>.py`; the seed decides its first weights and its dropout.
+
+    Raises:
+        ParameterError: The model can't compute in `precision`: its `build` takes no `dtype`.
+    """
+    build = importlib.import_module(f"tasks.models.{name}").build
+    options = {}
+    if precision != "float32":
+        if "dtype" not in inspect.signature(build).parameters:
+            raise ParameterError(
+                f"model {name} computes in float32 only", parameter="precision", got=precision,
+                cure=f"let build() in tasks/models/{name}.py take dtype=, as those of mlp and cnn do",
+            )  # fmt: skip
+        options["dtype"] = jax.numpy.dtype(precision)
+    return build(feature, classes, dropout=dropout, rngs=nnx.Rngs(params=seed, dropout=seed + 1), **options)
 
 
 def save_weights(folder: Path, model: nnx.Module, dataset: Dataset) -> None:
     """Writes `weights.safetensors` (parameters and BatchNorm statistics) and `model.json` into `folder`."""
-    arrays = {path: np.ascontiguousarray(jax.device_get(leaf)) for path, leaf in _leaves(model).items()}
+    arrays = {path: np.ascontiguousarray(jax.device_get(leaf)) for path, leaf in learned(model).items()}
     write_bytes(folder / WEIGHTS, save(arrays))
     write_json(folder / MODEL, {
         "model": dataset.recipe.model,
@@ -41,6 +57,7 @@ def save_weights(folder: Path, model: nnx.Module, dataset: Dataset) -> None:
         "label": dataset.label,
         "feature": asdict(dataset.features[dataset.inputs]),
         "classes": list(dataset.features[dataset.label].classes),
+        "precision": dataset.recipe.precision,
     })  # fmt: skip
 
 
@@ -53,31 +70,39 @@ def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
     card = read_json(folder / MODEL)
     feature = Feature(**{**card["feature"], "shape": tuple(card["feature"]["shape"]), "classes": ()})
     try:
-        model = build_model(card["model"], feature, len(card["classes"]), dropout=0.0, seed=0)
+        model = build_model(
+            card["model"], feature, len(card["classes"]), dropout=0.0, seed=0, precision=card["precision"]
+        )
     except (ImportError, GristmillError) as error:
         raise CheckpointMismatch(
             "the weights are of a model that today's code can't build", file=folder / WEIGHTS, model=card["model"],
             reason=str(error), cure="train again with today's code",
         ) from error  # fmt: skip
-    arrays, wanted = load_file(folder / WEIGHTS), _leaves(model)
+    arrays, wanted = load_file(folder / WEIGHTS), learned(model)
     differences = [
-        f"{path}: stored {_describe(arrays.get(path))}, wanted {_describe(wanted.get(path))}"
+        f"{path}: stored {describe(arrays.get(path))}, wanted {describe(wanted.get(path))}"
         for path in sorted({*arrays, *wanted})
-        if _describe(arrays.get(path)) != _describe(wanted.get(path))
+        if describe(arrays.get(path)) != describe(wanted.get(path))
     ]
     if differences:
         raise CheckpointMismatch(
             "the weights are of another model", file=folder / WEIGHTS, differences="; ".join(differences),
             cure="train again with today's code",
         )  # fmt: skip
-    state = nnx.state(model, LEARNED)
-    paths = [_name(path) for path, _ in jax.tree.leaves_with_path(state)]
-    nnx.update(model, jax.tree.unflatten(jax.tree.structure(state), [jax.numpy.asarray(arrays[p]) for p in paths]))
+    put(model, arrays)
     model.eval()
     return model, card
 
 
-def _leaves(model: nnx.Module) -> dict[str, jax.Array]:
+def put(model: nnx.Module, arrays: Mapping[str, Any]) -> None:
+    """Makes `arrays` the parameters and BatchNorm statistics of a model; there must be one for each path."""
+    state = nnx.state(model, LEARNED)
+    paths = [_name(path) for path, _ in jax.tree.leaves_with_path(state)]
+    nnx.update(model, jax.tree.unflatten(jax.tree.structure(state), [jax.numpy.asarray(arrays[p]) for p in paths]))
+
+
+def learned(model: nnx.Module) -> dict[str, jax.Array]:
+    """Parameters and BatchNorm statistics of a model, by path such as "hidden.kernel"."""
     return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(nnx.state(model, LEARNED))}
 
 
@@ -85,5 +110,6 @@ def _name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value")
 
 
-def _describe(array: Any) -> str:  # noqa: ANN401
+def describe(array: Any) -> str:  # noqa: ANN401
+    """Dtype and shape of an array, "nothing" for None."""
     return "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
