@@ -35,6 +35,7 @@ from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.stage import Job
 from tasks.step import Batch, Carry, TrainStep
+from tasks.warm_start import load, said
 from tasks.weights import build_model, save_weights
 
 FETCH_EVERY = 25
@@ -80,6 +81,10 @@ class Training:
         model = build_model(
             recipe.model, dataset.features[dataset.inputs], classes, dropout=recipe.dropout, seed=recipe.seed
         )
+        start = job.request.warm_start
+        self.warm_start = None if start is None else load(start, model)
+        if self.warm_start is not None:
+            LOG.info("warm start from %s: %s", self.warm_start["from"], said(self.warm_start))
         self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(model, nnx.Param)))
         self.step = TrainStep(
             model, build_optimizer(recipe, self.total), self._loss, dataset.features, recipe.batch_size
@@ -229,6 +234,7 @@ class Training:
             "traces": {"train": self.step.report(), "eval": self.eval_step.budget.report()},
             "skipped_batches": self.skipped,
             "checkpoints": self.cost,
+            "warm_start": self.warm_start,
         }
 
 
