@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from datasets.errors import GristmillError, NonFiniteError, SchemaError, Trainin
 from datasets.schema import Feature, Rows
 from tasks import training
 from tasks.artifact import Artifact, Store
+from tasks.autotune import Setting
 from tasks.columns import MappedColumns
-from tasks.feed import Setting
 from tasks.metric_log import read_metrics
 from tasks.optimizers import learning_rate_at
 from tasks.order import Order
@@ -214,7 +214,7 @@ def test_a_signal_ends_the_process_after_its_step_is_saved(request_: Request, in
     code = f"import sys\nsys.argv[1:] = {[str(request_.store), handles]!r}\n{SIGNALLED}"
     process = toy.python(code)
     try:
-        wait_for((request_.store / "signal-me").exists, process.poll)
+        wait_for((request_.store / "signal-me").exists, process)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     finally:
@@ -228,10 +228,10 @@ def test_a_signal_ends_the_process_after_its_step_is_saved(request_: Request, in
     assert artifact.digest == reference[0].digest
 
 
-def wait_for(condition: Callable[[], object], ended: Callable[[], object], seconds: float = 90) -> None:
+def wait_for(condition: Callable[[], object], process: Any, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert ended() is None, "the process ended"
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.02)
 
@@ -402,4 +402,4 @@ def test_the_setting_of_the_plan_is_used_and_changes_nothing(
     setting = Setting(threads=2, prefetch=3)
     monkeypatch.setattr(training, "chosen_setting", lambda store, plan: setting)
     assert toy.fitted(request_, inputs, "setting")[0].digest == reference[0].digest
-    assert used == [asdict(setting)]
+    assert used == [setting.reading]
