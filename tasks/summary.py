@@ -11,6 +11,7 @@ from rich.text import Text
 from tasks.artifact import Artifact
 from tasks.registry import Registry
 from tasks.stage import Outcome, Run
+from tasks.warm_start import said
 
 
 def summarise(run: Run, run_id: str) -> dict[str, Any]:
@@ -40,6 +41,9 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "compiled": {name: "from cache" if report["from_cache"] else "compiled" for name, report in traces.items()},
         "skipped_batches": fit["skipped_batches"],
         "input_wait": fit["input_wait"],
+        "resumed_from": fit["resumed_from"],
+        "checkpoints": fit["checkpoints"],
+        "warm_start": fit["warm_start"],
         "artifacts": {outcome.name: str(run.store.path(outcome.artifact)) for outcome in run.outcomes},
     }
 
@@ -77,12 +81,25 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("traces", ", ".join(f"{name} {used} of {budget}" for name, (used, budget) in summary["traces"].items())),
         ("programs", ", ".join(f"{name} {how}" for name, how in summary["compiled"].items())),
         ("skipped batches", str(summary["skipped_batches"])),
+        ("checkpoints", _saving(summary["checkpoints"])),
+        *([("resumed from", f"step {summary['resumed_from']:,}")] if summary["resumed_from"] else []),
+        *([("warm start", said(summary["warm_start"]))] if summary["warm_start"] else []),
         ("stages", ", ".join(f"{name} {state}" for name, state in states.items())),
         ("cached", f"{len(cached)} of {len(states)}"),
         ("champion", f"{summary['champion']} ({summary['decision']['reason']})"),
         ("weights", summary["artifacts"]["fit"]),
         ("evaluation", summary["artifacts"]["evaluate"]),
     ]
+
+
+def _saving(cost: dict[str, Any]) -> str:
+    if not cost["saves"]:
+        return "none saved: all steps were done"
+    saves = cost["saves"]
+    return (
+        f"{saves} saved of {cost['bytes'] / 1e6:.1f} MB, each written in {cost['written_s'] / saves:.2f} s and"
+        f" blocking the training for {cost['blocked_s'] / saves:.3f} s ({cost['share']:.1%} of its time)"
+    )
 
 
 def artifact_of(run: Run, stage: str) -> Artifact:

@@ -22,6 +22,8 @@ REPORT = {"used": 1, "budget": 1, "seconds": 2.0, "from_cache": False}
 FIT_NOTES = {
     "traces": {"train": REPORT, "eval": {**REPORT, "from_cache": True}}, "examples_per_second": 12345.6,
     "skipped_batches": 2, "input_wait": 0.012, "resumed_from": 40,
+    "checkpoints": {"saves": 4, "blocked_s": 0.08, "written_s": 1.0, "bytes": 1_260_000, "share": 0.0123},
+    "warm_start": None,
 }  # fmt: skip
 FACTS = {
     "fit": {"steps": 140, "parameters": 101_770},
@@ -62,6 +64,7 @@ def test_the_summary_says_what_the_stages_did(tmp_path: Path) -> None:
         "run": "run-id", "dataset": "toy", "about": "Toy pictures", "metrics": FACTS["evaluate"], "champion": None,
         "decision": {"promoted": False, "reason": FACTS["promote"]["reason"]}, "steps": 140, "parameters": 101_770,
         "examples_per_second": 12345.6, "skipped_batches": 2, "input_wait": 0.012,
+        "resumed_from": 40, "checkpoints": FIT_NOTES["checkpoints"], "warm_start": None,
         "traces": {"train": [1, 1], "eval": [1, 1], "predict": [1, 1]},
         "compiled": {"train": "compiled", "eval": "from cache", "predict": "compiled"},
         "artifacts": {name: str(Store(tmp_path).root / name / "toy" / f"{name}-1") for name in STATES},
@@ -95,14 +98,25 @@ def test_the_table_shows_every_text_as_it_is(tmp_path: Path, about: str) -> None
 
 def test_the_lines_of_the_table(tmp_path: Path) -> None:
     made = dict(rows(summarise(finished(tmp_path), "id")))
-    assert {name: made[name] for name in list(made)[1:13]} == {
+    assert {name: made[name] for name in list(made)[1:15]} == {
         "test accuracy": "97.50% (975 of 1,000)", "test loss": "0.0813", "steps": "140", "parameters": "101,770",
         "examples/s": "12,346", "input wait": "1.2% of the training time",
         "traces": "train 1 of 1, eval 1 of 1, predict 1 of 1",
         "programs": "train compiled, eval from cache, predict compiled", "skipped batches": "2",
+        "checkpoints": "4 saved of 1.3 MB, each written in 0.25 s and blocking the training for 0.020 s"
+        " (1.2% of its time)", "resumed from": "step 40",
         "stages": ", ".join(f"{name} {state}" for name, state in STATES.items()), "cached": "3 of 7",
         "champion": "None (not better: [old] and [/new])",
     }  # fmt: skip
+
+
+def test_a_fresh_a_warm_and_a_finished_start(tmp_path: Path) -> None:
+    made = summarise(finished(tmp_path), "id")
+    assert "resumed from" not in dict(rows({**made, "resumed_from": None}))
+    start = {"loaded": ["hidden.bias"], "fresh": ["head.bias"], "left": []}
+    lines = dict(rows({**made, "warm_start": start, "checkpoints": {**made["checkpoints"], "saves": 0}}))
+    assert lines["warm start"] == "loaded: hidden.bias; fresh: head.bias; not taken: nothing"
+    assert lines["checkpoints"] == "none saved: all steps were done"
 
 
 def test_a_run_without_training_time_has_no_rates(tmp_path: Path) -> None:
