@@ -233,7 +233,7 @@ class Training:
             "input_wait": self.waited / self.seconds if self.seconds else None,
             "traces": {"train": self.step.report(), "eval": self.eval_step.budget.report()},
             "skipped_batches": self.skipped,
-            "checkpoints": self.cost,
+            "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},
             "warm_start": self.warm_start,
         }
 
