@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -66,17 +67,24 @@ def test_it_is_given_back_when_the_block_raises(tmp_path: Path) -> None:
     assert Lock(tmp_path / "l").acquire(blocking=False)
 
 
-def test_a_file_removed_by_its_last_holder_is_opened_again(tmp_path: Path) -> None:
-    first, second = Lock(tmp_path / "l"), Lock(tmp_path / "l")
+def test_a_file_removed_by_its_last_holder_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = Lock(tmp_path / "l"), Lock(tmp_path / "l"), Lock(tmp_path / "l")
     first.acquire()
-    waiter = threading.Thread(target=second.acquire)
-    waiter.start()
-    time.sleep(0.1)
-    (tmp_path / "l").unlink()
-    first.release()
-    waiter.join(30)
+    flock = fcntl.flock
+    calls: list[int] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:  # between our open and our lock the holder goes and takes its file with it
+            (tmp_path / "l").unlink()
+            first.release()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert second.acquire(blocking=False)
+    assert len(calls) == 2
     assert second.holds()
-    assert not Lock(tmp_path / "l").acquire(blocking=False)
+    assert not third.acquire(blocking=False)
 
 
 def test_it_says_when_its_file_is_gone_or_another(tmp_path: Path) -> None:

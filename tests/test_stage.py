@@ -175,7 +175,7 @@ CODE: dict[str, set[str]] = {
     "datasets.readers.raw:opened": {"convert"},
     "tasks.convert:split_blocks": {"convert"},
     "tasks.validate:validate_records": {"validate"},
-    "tasks.feed:measure": {"feed"},
+    "tasks.feed:plan_input": {"feed"},
     "tasks.order:permute": {"feed", "fit"},
     "tasks.optimizers:build_optimizer": {"fit"},
     "tasks.checkpoint:Checkpoints": {"fit"},
