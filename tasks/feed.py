@@ -1,4 +1,4 @@
-"""Stage `feed`: decodes splits into memory-mapped columns, tries the input pipeline, picks its settings for the machine.
+"""Stage `feed`: puts splits where they are read from, tries the input pipeline, picks its settings for the machine.
 
 What it finds makes a run faster or slower but never different: the order of examples is a pure function of the records'
 digest, the seed, the epoch and the step. So its artifact is advice, and `fit` doesn't count it in its key.
@@ -8,44 +8,25 @@ from __future__ import annotations
 
 import os
 import platform
-import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from datasets.errors import StoreError
 from tasks.artifact import Artifact, Draft, Store
-from tasks.durable import read_json, write_json
+from tasks.autotune import IN_PROCESS, RESIDENT, Setting, Trial, choose, tune, worker_settings
+from tasks.durable import read_json, write_bytes, write_json
 from tasks.progress import bar
 from tasks.request import Request
 from tasks.stage import Job, Run, Stage
 from tasks.validate import open_split
 
-PLAN = "plan.json"
-SECONDS_A_SETTING = 0.4
-MOST_STEPS = 200
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How Grain reads ahead.
-
-    Attributes:
-        threads: Read threads; 0 reads in the training loop's own thread.
-        prefetch: Batches that are read ahead.
-        workers: Worker processes.
-    """
-
-    threads: int = 0
-    prefetch: int = 0
-    workers: int = 0
-
-
-CANDIDATES = (Setting(), Setting(threads=1, prefetch=4), Setting(threads=2, prefetch=8))
+PLAN, PLOT = "plan.json", "plan.png"
+BUDGET = 20.0  # seconds for all measurements; a plan of in-process settings takes about 2
+MOST_STEPS = 1000  # of one measurement
 
 
 def plan_input(job: Job, records: Artifact, report: Artifact) -> Artifact:
-    """A plan: the fastest setting on this machine, with what was measured.
+    """A plan: the setting to use on this machine, with what was measured, a plot, and why.
 
     Raises:
         StoreError: The report vouches for other records than these.
@@ -56,38 +37,82 @@ def plan_input(job: Job, records: Artifact, report: Artifact) -> Artifact:
     request = job.request
     for split in request.dataset.splits:
         columns(job.store, request, records, split)
-    pipeline = open_pipeline(job.store, request, records)
+    recipe = request.dataset.recipe
+    steps = open_pipeline(job.store, request, records).order.total_steps(recipe.epochs)
 
     def fill(draft: Draft) -> None:
-        measured = []
-        with bar(job.stage, len(CANDIDATES), "settings") as progress:
-            for setting in CANDIDATES:
-                rate = measure(pipeline, request, setting)
-                measured.append({**asdict(setting), "examples_per_second": rate})
-                progress.advance(1, f"{rate:,.0f} examples/s")
-        best = max(measured, key=lambda row: row["examples_per_second"])
-        chosen = {name: best[name] for name in ("threads", "prefetch", "workers")}
-        write_json(draft.folder / PLAN, {"chosen": chosen, "measured": measured, "tier": "memory-mapped columns"})
+        from tasks.plots import feed_settings
+
+        settings = candidates(job.store, request, records)
+        with bar(job.stage, len(settings), "settings") as progress:
+            trials = tune(
+                settings, *_parts(job.store, request, records), batch_size=recipe.batch_size, steps=steps,
+                budget=BUDGET, done=lambda trial: progress.advance(1, _said(trial)),
+            )  # fmt: skip
+        chosen = choose(trials)
+        plan = {
+            "chosen": trials[chosen].to_json() | {"why": because(trials, chosen)},
+            "measured": [trial.to_json() for trial in trials],
+            "tier": tier(job.store, request, records), "batch_size": recipe.batch_size, "steps": steps,
+        }  # fmt: skip
+        write_json(draft.folder / PLAN, plan)
+        write_bytes(
+            draft.folder / PLOT, feed_settings([str(t.setting) for t in trials], [t.rate for t in trials], chosen)
+        )
         draft.facts = {"records": records.digest}
-        job.notes.update(chosen=chosen, measured=measured)
+        job.notes.update(plan)
 
     return job.commit("plan", fill)
 
 
-def measure(pipeline: Any, request: Request, setting: Setting) -> float:  # noqa: ANN401 - Grain loads late
-    """Examples a second of a setting, each batch checked as in training."""
+def candidates(store: Store, request: Request, records: Artifact) -> tuple[Setting, ...]:
+    """Settings to try, the simplest first."""
+    from tasks.ahead import depth_here
+    from tasks.resident import MOST_BYTES, bytes_of
+
+    source = columns(store, request, records, "train")
+    # Not on a CPU, whose memory is the columns' own (measured: 0.4 to 0.8 of their speed), and not with augmentations,
+    # which are NumPy's work.
+    fits = depth_here() > 0 and not request.dataset.recipe.augment and bytes_of(source) <= MOST_BYTES
+    return (*IN_PROCESS, *((RESIDENT,) if fits else ()), *worker_settings())
+
+
+def because(trials: list[Trial], chosen: int) -> str:
+    """The choice in a sentence."""
+    tried = [trial for trial in trials if trial.total is not None]
+    least = min(tried, key=lambda trial: trial.total or 0)
+    taken = trials[chosen]
+    if taken is least:
+        return f"{taken.setting}: least input time of the {len(tried)} settings tried"
+    return f"{taken.setting}: within 5 % of the least input time ({least.setting}) and simpler"
+
+
+def _said(trial: Trial) -> str:
+    return trial.why or f"{trial.setting}: {trial.rate or 0:,.0f} examples/s"
+
+
+def _parts(store: Store, request: Request, records: Artifact) -> tuple[Any, Any]:
+    """What `tune` needs: the batches of a setting, and what training does with a batch before its step."""
+    import jax
+
     from tasks.contracts import check_batch
 
-    batch_size = request.dataset.recipe.batch_size
-    stop = pipeline.order.total_steps(request.dataset.recipe.epochs)
-    done, started = 0, time.perf_counter()
-    with pipeline.iterate(0, min(stop, MOST_STEPS), **asdict(setting)) as batches:
-        for batch in batches:
-            check_batch(batch, request.dataset.features, batch_size, step=done)
-            done += 1
-            if time.perf_counter() - started > SECONDS_A_SETTING:
-                break
-    return done * batch_size / (time.perf_counter() - started)
+    recipe, features = request.dataset.recipe, request.dataset.features
+    pipelines: dict[bool, Any] = {}
+
+    def opened(setting: Setting) -> Any:  # noqa: ANN401 - Grain loads late
+        if setting.resident not in pipelines:
+            pipelines[setting.resident] = open_pipeline(store, request, records, resident=setting.resident)
+        pipeline = pipelines[setting.resident]
+        stop = min(pipeline.order.total_steps(recipe.epochs), MOST_STEPS)
+        return pipeline.iterate(0, stop, **setting.reading)
+
+    def take(step: int, batch: Any) -> None:  # noqa: ANN401
+        if not any(isinstance(column, jax.Array) for column in batch.values()):
+            check_batch(batch, features, recipe.batch_size, step=step)
+        jax.block_until_ready(jax.device_put(batch))
+
+    return opened, take
 
 
 def check_vouched(store: Store, records: Artifact, report: Artifact) -> None:
@@ -104,35 +129,58 @@ def check_vouched(store: Store, records: Artifact, report: Artifact) -> None:
 
 
 def columns(store: Store, request: Request, records: Artifact, split: str) -> Any:  # noqa: ANN401
-    """Memory-mapped columns of a split, [rows, *shape] a feature; decoded from the shards when they aren't there.
+    """The rows of a split, [rows, *shape] a feature, from where its size puts them (see `tiers.py`).
 
     Raises:
         ArtifactDamaged: A shard isn't what it was when it was written.
     """
-    from tasks.columns import MappedColumns, build_columns
+    from tasks.tiers import open_rows
 
     folder = store.root / "columns" / request.name / records.digest[:32] / split
-    shards = open_split(store.path(records), store.facts(records), split, request.dataset.features)
-    build_columns(shards, folder)
-    return MappedColumns(folder)
+    return open_rows(_shards(store, request, records, split), folder)
 
 
-def open_pipeline(store: Store, request: Request, records: Artifact) -> Any:  # noqa: ANN401
-    """The train split's pipeline: global order, augmentation, provenance of its state."""
-    from tasks.order import Order
+def tier(store: Store, request: Request, records: Artifact) -> str:
+    """Where the train split is read from."""
+    from tasks.tiers import tier_of
+
+    shards = _shards(store, request, records, "train")
+    return tier_of(len(shards), shards.features)
+
+
+def _shards(store: Store, request: Request, records: Artifact, split: str) -> Any:  # noqa: ANN401
+    return open_split(store.path(records), store.facts(records), split, request.dataset.features)
+
+
+def open_pipeline(store: Store, request: Request, records: Artifact, *, resident: bool = False) -> Any:  # noqa: ANN401
+    """The train split's pipeline: global order, augmentation, provenance of its state.
+
+    Args:
+        store: Of the records.
+        request: Whose recipe says batch size, seed and augmentation.
+        records: The shards.
+        resident: Keeps the split on the device; batches are then arrays there.
+    """
     from tasks.pipeline import Pipeline
+    from tasks.tiers import order_of
 
     recipe = request.dataset.recipe
     source = columns(store, request, records, "train")
+    digest = source.digest  # of columns it is the same for every cut into shards
+    if resident:
+        from tasks.resident import Resident
+
+        source = Resident(source)
+    order = order_of(_shards(store, request, records, "train"), recipe.batch_size, recipe.seed)
     return Pipeline(
-        source, Order(len(source), recipe.batch_size, recipe.seed), inputs=request.dataset.inputs,
-        augment=recipe.augment, digest=records.digest, split="train",
+        source, order, inputs=request.dataset.inputs, augment=recipe.augment, digest=digest, split="train"
     )  # fmt: skip
 
 
 def chosen_setting(store: Store, plan: Artifact) -> Setting:
     """The setting that a plan chose."""
-    return Setting(**read_json(store.path(plan) / PLAN)["chosen"])
+    chosen = read_json(store.path(plan) / PLAN)["chosen"]
+    return Setting(**{name: chosen[name] for name in ("threads", "prefetch", "workers", "resident")})
 
 
 def machine() -> dict[str, Any]:

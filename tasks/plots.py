@@ -70,6 +70,27 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     return _png(figure)
 
 
+def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: int) -> bytes:
+    """Examples a second of each setting of the feed; the one that was chosen stands out.
+
+    Args:
+        names: Of the settings.
+        rates: Examples a second; None for a setting that wasn't tried.
+        chosen: Index of the setting to use.
+    """
+    figure = Figure(figsize=(6.4, 0.9 + 0.34 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    shown = [rate or 0.0 for rate in rates]
+    colors = ["#c2571a" if index == chosen else "#8fa3bf" for index in range(len(names))]
+    bars = axes.barh(range(len(names)), shown, color=colors)
+    axes.bar_label(bars, [f"{rate:,.0f}" if rate else "not tried" for rate in rates], padding=4, fontsize=8)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set(xlabel="examples a second, checked and on the device", xlim=(0, 1.18 * max([*shown, 1.0])))
+    axes.set_title(f"input settings on this machine; chosen: {names[chosen]}", fontsize=10)
+    return _png(figure)
+
+
 def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})

@@ -19,7 +19,10 @@ import numpy as np
 from flax import nnx
 
 from datasets.errors import NonFiniteError, TrainingError
+from datasets.schema import Columns
+from tasks.ahead import depth_here, placed_ahead
 from tasks.artifact import Artifact, Draft
+from tasks.autotune import Setting
 from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
@@ -28,6 +31,7 @@ from tasks.durable import write_bytes
 from tasks.eval_step import EvalStep
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall
+from tasks.input_wait import InputWait
 from tasks.metric_log import MetricLog, Position, read_until
 from tasks.optimizers import build_optimizer, learning_rate_at
 from tasks.pipeline import Pipeline
@@ -51,7 +55,7 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
     job.store.verify(records)
     use_compilation_cache(job.store.root / "compiled")
     folder = job.store.root / "checkpoints" / job.request.name / job.key
-    training = Training(job, records, asdict(chosen_setting(job.store, plan)), folder)
+    training = Training(job, records, chosen_setting(job.store, plan), folder)
     carry = training.run()
     job.notes.update(training.notes())
 
@@ -72,10 +76,10 @@ class Training:
         parameters: How many numbers are learned.
     """
 
-    def __init__(self, job: Job, records: Artifact, setting: dict[str, int], folder: Path) -> None:
+    def __init__(self, job: Job, records: Artifact, setting: Setting, folder: Path) -> None:
         dataset, recipe = job.request.dataset, job.request.dataset.recipe
         self.job, self.dataset, self.recipe, self.folder, self.setting = job, dataset, recipe, folder, setting
-        self.pipeline: Pipeline = open_pipeline(job.store, job.request, records)
+        self.pipeline: Pipeline = open_pipeline(job.store, job.request, records, resident=setting.resident)
         self.total = self.pipeline.order.total_steps(recipe.epochs)
         classes = len(dataset.features[dataset.label].classes)
         model = build_model(
@@ -95,7 +99,8 @@ class Training:
         self.rate = learning_rate_at(recipe, self.total)
         self.test = columns(job.store, job.request, records, "test")
         self.resumed_from: int | None = None
-        self.seconds = self.waited = 0.0
+        self.seconds = 0.0
+        self.wait = InputWait(0)
         self.cost: dict[str, Any] = {}
         self.skipped = 0
 
@@ -147,10 +152,9 @@ class Training:
         )  # fmt: skip
         pending: list[dict[str, jax.Array]] = []
         began = saved_at = time.perf_counter()
-        for at, batch in self._batches(start):
+        for at, batch, placed in self._batches(start):
             ids = self.pipeline.order.ids(at)[1].tolist()
-            check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
-            carry, metrics = self.step(carry, batch)
+            carry, metrics = self.step(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
             firewall.observe(at, batch, ids, metrics)
             pending.append(metrics)
@@ -176,6 +180,8 @@ class Training:
             if stopping:
                 break
         self.seconds = time.perf_counter() - began
+        if warning := self.wait.warning(self.seconds, augmented=bool(self.recipe.augment)):
+            LOG.warning("%s", warning)
         self.skipped = int(carry.skipped)
         return carry
 
@@ -189,14 +195,23 @@ class Training:
             "versions": versions(),
         }
 
-    def _batches(self, start: int) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Step and batch; what is spent waiting for batches is counted."""
-        with self.pipeline.iterate(start, self.total, **self.setting) as batches:
-            for at in range(start, self.total):
-                asked = time.perf_counter()
+    def _batches(self, start: int) -> Iterator[tuple[int, Columns, Batch]]:
+        """Step, its batch, and what the compiled step takes; what is spent waiting for batches is counted."""
+        self.wait = InputWait(start)
+        with self.pipeline.iterate(start, self.total, **self.setting.reading) as batches:
+            depth = 0 if self.setting.resident else depth_here()
+            pairs = placed_ahead(self._checked(start, batches), depth)
+            for at, (batch, placed) in enumerate(pairs, start):
+                yield at, batch, placed
+
+    def _checked(self, start: int, batches: Iterator[Columns]) -> Iterator[Columns]:
+        for at in range(start, self.total):
+            with self.wait.one():
                 batch = next(batches)
-                self.waited += time.perf_counter() - asked
-                yield at, batch
+            if not self.setting.resident:  # then every row was checked when it was put on the device
+                ids = self.pipeline.order.ids(at)[1].tolist()
+                check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
+            yield batch
 
     def _rows(self, first: int, pending: list[dict[str, jax.Array]]) -> list[dict[str, Any]]:
         """One row of the metric log for each step, fetched in one go."""
@@ -230,7 +245,8 @@ class Training:
             "resumed_from": self.resumed_from,
             "steps": steps,
             "examples_per_second": steps * self.recipe.batch_size / self.seconds if self.seconds else None,
-            "input_wait": self.waited / self.seconds if self.seconds else None,
+            "input_wait": self.wait.share(self.seconds),
+            "input_waits": self.wait.report(),
             "traces": {"train": self.step.report(), "eval": self.eval_step.budget.report()},
             "skipped_batches": self.skipped,
             "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},

@@ -1,31 +1,36 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import toy
+from PIL import Image
 
 from datasets.augment import Shift
-from datasets.errors import ArtifactDamaged, PipelineError, SchemaError, StoreError
+from datasets.errors import ArtifactDamaged, PipelineError, PipelineStateError, SchemaError, StoreError
 from datasets.schema import Feature, Rows
+from tasks import ahead, resident, tiers
 from tasks import feed as stage
 from tasks.artifact import Artifact, Store
+from tasks.autotune import IN_PROCESS, RESIDENT, Setting, Trial, worker_settings
 from tasks.durable import read_json
 from tasks.feed import (
-    CANDIDATES,
     PLAN,
-    Setting,
+    PLOT,
+    candidates,
     check_vouched,
     chosen_setting,
     columns,
-    measure,
     open_pipeline,
     plan_input,
-)  # fmt: skip
+)
+from tasks.records import Shards, write_shards
 from tasks.request import Request
+from tasks.tiers import open_rows
 from tasks.training import train
 from tasks.validate import validate_records
 
@@ -41,35 +46,103 @@ def inputs(request_: Request) -> dict[str, Artifact]:
     return toy.prepare(request_)
 
 
-def test_the_plan_names_what_was_measured_and_chooses_the_fastest(request_: Request, inputs: Any) -> None:
+def test_the_plan_names_what_was_measured_and_why_it_chose(request_: Request, inputs: Any) -> None:
     store = Store(request_.store)
     plan = read_json(store.path(inputs["plan"]) / PLAN)
-    settings = [{name: row[name] for name in ("threads", "prefetch", "workers")} for row in plan["measured"]]
-    assert settings == [asdict(setting) for setting in CANDIDATES]
-    rates = [row["examples_per_second"] for row in plan["measured"]]
-    assert min(rates) > 0
-    assert plan["chosen"] == settings[int(np.argmax(rates))]
-    assert chosen_setting(store, inputs["plan"]) == Setting(**plan["chosen"])
+    names = ("threads", "prefetch", "workers", "resident")
+    settings = [Setting(**{name: row[name] for name in names}) for row in plan["measured"]]
+    assert settings == [*IN_PROCESS, *worker_settings()]
+    tried = [row for row in plan["measured"] if row["examples_per_second"] is not None]
+    assert len(tried) >= len(IN_PROCESS)
+    assert min(row["examples_per_second"] for row in tried) > 0
+    assert all(row["why"].startswith("not tried: ") for row in plan["measured"] if row not in tried)
+    least = min(row["training_seconds"] for row in tried)
+    assert plan["chosen"]["training_seconds"] <= 1.05 * least
+    assert chosen_setting(store, inputs["plan"]) in settings
+    assert str(chosen_setting(store, inputs["plan"])) in plan["chosen"]["why"]
+    assert (plan["tier"], plan["steps"], plan["batch_size"]) == ("memory-mapped columns", 18, 16)
     assert store.facts(inputs["plan"]) == {"records": inputs["records"].digest}
+
+
+def test_a_plot_of_the_settings_lies_beside_the_plan(request_: Request, inputs: Any) -> None:
+    picture = Image.open(Store(request_.store).path(inputs["plan"]) / PLOT)
+    assert picture.format == "PNG"
+    assert len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)) > 10
 
 
 def test_a_measurement_that_came_out_another_way_chooses_another_setting(
     request_: Request, inputs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for best in CANDIDATES:
-        monkeypatch.setattr(
-            stage, "measure", lambda pipeline, request, setting, best=best: 2.0 if setting == best else 1
-        )
+    for best in IN_PROCESS:
+
+        def made_up(settings: Any, *parts: Any, best: Setting = best, **options: Any) -> list[Trial]:
+            return [Trial(s, 1.0, 0.0, 1.0 if s == best else 2.0) for s in settings]
+
+        monkeypatch.setattr(stage, "tune", made_up)
         plan = plan_input(toy.job(request_, "feed", "other"), inputs["records"], inputs["report"])
         assert chosen_setting(Store(request_.store), plan) == best
+
+
+def test_a_split_stays_on_a_device_of_its_own_memory_only_without_augmentation(
+    request_: Request, inputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(request_.store)
+    plain = replace(request_, dataset=replace(request_.dataset, recipe=replace(request_.dataset.recipe, augment=())))
+    assert RESIDENT not in candidates(store, plain, inputs["records"])
+    monkeypatch.setattr(ahead, "depth_here", lambda: 2)
+    assert RESIDENT in candidates(store, plain, inputs["records"])
+    assert RESIDENT not in candidates(store, request_, inputs["records"])
+    monkeypatch.setattr(resident, "MOST_BYTES", 150 * (72 + 4) - 1)
+    assert RESIDENT not in candidates(store, plain, inputs["records"])
+
+
+def test_batches_that_stay_on_the_device_are_the_same(request_: Request, inputs: Any) -> None:
+    plain = replace(request_, dataset=replace(request_.dataset, recipe=replace(request_.dataset.recipe, augment=())))
+    both = [open_pipeline(Store(request_.store), plain, inputs["records"], resident=r) for r in (False, True)]
+    assert both[0].identity == both[1].identity
+    for step in (0, 8, 17):
+        host, device = both[0].batch(step), both[1].batch(step)
+        assert all(isinstance(column, jax.Array) for column in device.values())
+        for name in host:
+            assert device[name].dtype == host[name].dtype
+            np.testing.assert_array_equal(device[name], host[name])
+
+
+def test_the_identity_does_not_depend_on_the_cut_into_shards(request_: Request, inputs: Any, tmp_path: Path) -> None:
+    folders = [tmp_path / "whole", tmp_path / "cut"]
+    digests = []
+    for folder, rows_per_shard in zip(folders, (256, 32), strict=True):
+        made = write_shards(folder, "train", [toy.pictures()], request_.dataset.features,
+                            rows_per_record=16, rows_per_shard=rows_per_shard)  # fmt: skip
+        shards = Shards(folder, made, request_.dataset.features, 16)
+        digests.append((len(made), open_rows(shards, folder / "columns").digest))
+    assert digests[0][0] != digests[1][0]
+    assert digests[0][1] == digests[1][1]
+    pipeline = open_pipeline(Store(request_.store), request_, inputs["records"])
+    assert pipeline.digest == columns(Store(request_.store), request_, inputs["records"], "train").digest
+
+
+def test_a_split_above_the_allowance_is_read_from_its_shards_in_the_order_of_blocks(
+    request_: Request, inputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(request_.store)
+    before = open_pipeline(store, request_, inputs["records"])
+    monkeypatch.setattr(tiers, "MAPPED_BYTES", 150 * (72 + 4) - 1)
+    after = open_pipeline(store, request_, inputs["records"])
+    assert isinstance(after.source, Shards)
+    assert after.order.block == after.source.rows_per_record == 256
+    with pytest.raises(PipelineStateError, match="block"):
+        after.restore(before.state(3))
+    plan = plan_input(toy.job(request_, "feed", "large"), inputs["records"], inputs["report"])
+    assert read_json(store.path(plan) / PLAN)["tier"] == "ArrayRecord shards"
 
 
 def test_no_setting_changes_a_batch(request_: Request, inputs: Any) -> None:
     pipeline = open_pipeline(Store(request_.store), request_, inputs["records"])
     assert pipeline.order.size == toy.TRAIN
     runs = []
-    for setting in (*CANDIDATES, Setting(threads=3, prefetch=1)):
-        with pipeline.iterate(0, 18, **asdict(setting)) as batches:
+    for setting in (*IN_PROCESS, Setting(threads=3, prefetch=1)):
+        with pipeline.iterate(0, 18, **setting.reading) as batches:
             runs.append([{name: c.tobytes() for name, c in batch.items()} for batch in batches])
     assert len(runs[0]) == 18
     assert all(run == runs[0] for run in runs)
@@ -129,10 +202,11 @@ def test_fewer_examples_than_a_batch_are_an_error(request_: Request, inputs: Any
 
 
 def test_a_batch_that_breaks_the_features_is_not_measured(request_: Request, inputs: Any) -> None:
-    pipeline = open_pipeline(Store(request_.store), request_, inputs["records"])
     features = {**request_.dataset.features, "image": Feature("uint8", (9, 8, 1), high=3)}
-    with pytest.raises(SchemaError, match="image"):
-        measure(pipeline, replace(request_, dataset=replace(request_.dataset, features=features)), Setting())
+    broken = replace(request_, dataset=replace(request_.dataset, features=features))
+    with pytest.raises(SchemaError, match="image") as caught:
+        plan_input(toy.job(broken, "feed", "broken"), inputs["records"], inputs["report"])
+    assert caught.value.facts["step"] == 0
 
 
 def test_the_key_holds_the_machine_and_what_a_batch_is_made_of(request_: Request) -> None:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tasks import plots
-from tasks.plots import confusion_matrix, loss_curve
+from tasks.plots import confusion_matrix, feed_settings, loss_curve
 
 
 def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
@@ -83,3 +83,14 @@ def test_a_class_may_have_any_name(figures: list[Figure], name: str) -> None:
 def test_a_hundred_classes_are_drawn_without_numbers(figures: list[Figure]) -> None:
     confusion_matrix(np.eye(100, dtype=int), [str(i) for i in range(100)])
     assert not figures[0].axes[0].texts
+
+
+def test_the_settings_of_the_feed_show_their_rates_and_the_chosen_one(figures: list[Figure]) -> None:
+    content = feed_settings(["0 threads", "1 threads", "2 workers"], [100.0, 1234.0, None], 1)
+    (axes,) = figures[0].axes
+    assert [bar.get_width() for bar in axes.patches] == [100.0, 1234.0, 0.0]  # type: ignore[attr-defined]
+    colors = [bar.get_facecolor() for bar in axes.patches]
+    assert colors[0] == colors[2] != colors[1]
+    assert [text.get_text() for text in axes.texts] == ["100", "1,234", "not tried"]
+    assert "chosen: 1 threads" in axes.get_title()
+    assert shown(content).std() > 0

@@ -1,0 +1,155 @@
+"""Which settings of the feed are fastest here: measured within a time budget, chosen by a rule that is written down.
+
+What decides is the time that the whole training would wait for its input: seconds to the first batch, plus the examples
+of all its steps at the measured rate. Of the settings within 5 % of the least, the one with the fewest moving parts is
+taken, because a difference that small is noise and threads take cores from the step.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tasks.batches import Batches
+
+HEAVY_MS = 2.0  # of one batch, made in this process; below it a worker's hand-over costs more than it brings
+SLACK = 1.05
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How batches are made ahead of time; never which batches.
+
+    Attributes:
+        threads: Read threads; 0 makes a batch in the training loop's own thread, when it is asked for.
+        prefetch: Batches that are made ahead.
+        workers: Worker processes, at low priority.
+        resident: Whether the split stays on the device.
+    """
+
+    threads: int = 0
+    prefetch: int = 0
+    workers: int = 0
+    resident: bool = False
+
+    @property
+    def reading(self) -> dict[str, int]:
+        """What `Pipeline.iterate` takes."""
+        return {"threads": self.threads, "prefetch": self.prefetch, "workers": self.workers}
+
+    def __str__(self) -> str:
+        if self.resident:
+            return "resident"
+        return f"{self.workers} workers" if self.workers else f"{self.threads} threads"
+
+
+IN_PROCESS = (Setting(), *(Setting(threads=n, prefetch=2 * n) for n in (1, 2, 4, 16)))
+RESIDENT = Setting(resident=True)
+
+
+def worker_settings() -> tuple[Setting, ...]:
+    """1, 2 and as many workers as this process has cores."""
+    return tuple(Setting(prefetch=2, workers=n) for n in sorted({1, 2, len(os.sched_getaffinity(0))}))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one setting came to.
+
+    Attributes:
+        setting: That was tried, or not.
+        rate: Examples a second once it runs, in the best round: others were slower because something disturbed them.
+            None if it wasn't tried.
+        start: Seconds to its first batch, in the best round.
+        total: Seconds that the whole training would spend on input.
+        why: It was not tried, or chosen.
+    """
+
+    setting: Setting
+    rate: float | None = None
+    start: float | None = None
+    total: float | None = None
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As in `plan.json`."""
+        row = {"examples_per_second": self.rate, "start_seconds": self.start, "training_seconds": self.total}
+        return {**asdict(self.setting), **row, "why": self.why}
+
+
+def tune(
+    settings: Sequence[Setting], open_batches: Callable[[Setting], Batches], take: Callable[[int, Any], None], *,
+    batch_size: int, steps: int, budget: float, seconds: float = 0.12,
+    done: Callable[[Trial], None] = lambda trial: None,
+) -> list[Trial]:  # fmt: skip
+    """Tries settings one after the other, several rounds, so that a disturbance of the machine hits all of them.
+
+    Args:
+        settings: In-process ones first; those with workers are tried only where a batch is heavy enough.
+        open_batches: Gives the batches of a setting, from the first step on.
+        take: Does with a batch, given its number, what training does before its step.
+        batch_size: Examples of a batch.
+        steps: Of the whole training.
+        budget: Seconds; what isn't begun when they are over isn't tried.
+        seconds: Of a measurement in this process; workers get ten times as many.
+        done: Called with each finished trial.
+
+    Returns:
+        A trial for each setting, in the same order.
+    """
+    deadline = time.perf_counter() + budget
+    found: dict[Setting, Trial] = {}
+    samples: dict[Setting, list[tuple[float, float]]] = {setting: [] for setting in settings}
+    for _ in range(ROUNDS):
+        for setting in settings:
+            if not setting.workers and (not samples[setting] or time.perf_counter() < deadline):
+                samples[setting].append(_measure(open_batches(setting), take, batch_size, seconds))
+    for setting in settings:
+        if samples[setting]:
+            found[setting] = _trial(setting, samples[setting], batch_size * steps)
+    cost = 1000 * batch_size / max(trial.rate or 0 for trial in found.values() if not trial.setting.threads)
+    for setting in settings:
+        if setting.workers:
+            if cost <= HEAVY_MS:
+                why = f"not tried: a batch takes {cost:.2g} ms, workers pay above {HEAVY_MS:g} ms"
+            elif time.perf_counter() > deadline:
+                why = f"not tried: the {budget:g} s for measuring were over"
+            else:
+                sample = _measure(open_batches(setting), take, batch_size, 10 * seconds)
+                found[setting] = _trial(setting, [sample], batch_size * steps)
+                continue
+            found[setting] = Trial(setting, why=why)
+    for setting in settings:
+        done(found[setting])
+    return [found[setting] for setting in settings]
+
+
+def choose(trials: Sequence[Trial]) -> int:
+    """Index of the trial to take: the first within 5 % of the least total; settings are listed simplest first."""
+    least = min(trial.total for trial in trials if trial.total is not None)
+    return next(i for i, trial in enumerate(trials) if trial.total is not None and trial.total <= SLACK * least)
+
+
+def _trial(setting: Setting, samples: list[tuple[float, float]], examples: int) -> Trial:
+    start, rate = min(start for start, _ in samples), max(rate for _, rate in samples)
+    return Trial(setting, rate, start, start + examples / rate)
+
+
+def _measure(opened: Batches, take: Callable[[int, Any], None], batch_size: int, seconds: float) -> tuple[float, float]:
+    """Seconds to the first batch, and examples a second from then on."""
+    began = time.perf_counter()
+    with opened as batches:
+        take(0, next(batches))
+        first, count = time.perf_counter(), 0
+        for count, batch in enumerate(batches, 1):
+            take(count, batch)
+            if time.perf_counter() - first > seconds:
+                break
+        elapsed = time.perf_counter() - first
+    if not count:  # the training is one step long
+        return 0.0, batch_size / (first - began)
+    return first - began, count * batch_size / elapsed
