@@ -32,6 +32,7 @@ from tasks.eval_step import EvalStep
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall
 from tasks.input_wait import InputWait
+from tasks.lineage import go_on_from_shorter, lineage
 from tasks.metric_log import MetricLog, Position, read_until
 from tasks.optimizers import build_optimizer, learning_rate_at
 from tasks.pipeline import Pipeline
@@ -126,6 +127,9 @@ class Training:
             restored = checkpoints.restore_latest(
                 self.step.abstract_carry(), check=lambda meta: read_until(path, meta["metrics"])
             )
+            if restored is None:
+                line = lineage(self.job.components, self.recipe, self.total)
+                restored = go_on_from_shorter(self.folder, line, self.total, self.step.abstract_carry(), METRICS)
             carry = self.step.initial_carry() if restored is None else restored.state
             start = 0
             if restored is not None:
