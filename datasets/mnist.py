@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from datasets.nightly import Nightly
 from datasets.readers import idx
 from datasets.schema import Block, Dataset, Feature, RawFile, Recipe, Rows, Source
 
@@ -49,4 +50,5 @@ DATASET = Dataset(
     label="label",
     splits={"train": Rows(0, 9_000), "test": Rows(9_000, 10_000)},
     recipe=Recipe(model="cnn", epochs=5, batch_size=128, learning_rate=2e-3, dropout=0.3),
+    nightly=Nightly("0 2 * * *", timezone="UTC"),
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from datasets.errors import ParameterError, SchemaError, UnknownNameError
+from datasets.nightly import Nightly
 
 Columns = dict[str, np.ndarray]
 """One array a feature, all with the same leading dimension: [rows, *feature.shape]."""
@@ -301,6 +302,7 @@ class Dataset:
         label: Name of the feature that it predicts.
         splits: By name; "train" and "test" at least.
         recipe: How to train.
+        nightly: When `train/<name>` runs by itself while `make serve` is up; None for never.
     """
 
     about: str
@@ -311,6 +313,7 @@ class Dataset:
     label: str
     splits: Mapping[str, Rows | Files]
     recipe: Recipe = field(default_factory=Recipe)
+    nightly: Nightly | None = None
 
     def __post_init__(self) -> None:
         for role in (self.inputs, self.label):

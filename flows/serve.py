@@ -14,12 +14,14 @@ from prefect import serve
 from prefect.deployments.runner import RunnerDeployment
 
 from flows.train import train
-from tasks.serving import deployment_options, keep, settle_abandoned_runs
+from tasks.backlog import settle_abandoned_runs, skip_missed_nights
+from tasks.serving import deployment_options, keep
 
 
 def deployments() -> int:
     """Runs what is triggered until a signal; runs that a crash of the machine left behind are settled first."""
     settle_abandoned_runs()
+    skip_missed_nights()
     served = [cast(RunnerDeployment, train.to_deployment(**options)) for options in deployment_options()]
     serve(*served, pause_on_shutdown=False, limit=4)
     return 0

@@ -15,13 +15,12 @@ from urllib.parse import urlparse
 
 import datasets
 from datasets.errors import GristmillError
+from datasets.nightly import Nightly
 from tasks.lock import Lock
 from tasks.progress import LOG
 from tasks.server import answers, spawn, stop, wait_until_healthy
 
 SECONDS_TO_STOP_RUNS = 45
-FLOW = "train"
-RECONCILED = "found running at start-up with no process behind it"
 
 
 def keep() -> int:
@@ -85,13 +84,14 @@ def deployment_options() -> Iterator[dict[str, Any]]:
 
     for name in datasets.names():
         try:
-            about = datasets.load(name).about
+            dataset = datasets.load(name)
         except Exception:
             LOG.exception("datasets/%s.py can't be loaded, so train/%s is not served", name, name)
             continue
         yield {
             "name": name,
-            "description": about,
+            "description": dataset.about,
+            "schedule": schedule_of(dataset.nightly),
             "parameters": {"dataset": name},
             "tags": [name],
             "entrypoint_type": EntrypointType.MODULE_PATH,
@@ -100,28 +100,8 @@ def deployment_options() -> Iterator[dict[str, Any]]:
         }
 
 
-def settle_abandoned_runs() -> None:
-    """Marks runs of our deployments as Crashed whose processes went down with the machine; that frees their slots."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import (
-        DeploymentFilter,
-        DeploymentFilterName,
-        FlowFilter,
-        FlowFilterName,
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )  # fmt: skip
-    from prefect.client.schemas.objects import StateType
-    from prefect.states import Crashed
+def schedule_of(nightly: Nightly | None) -> Any:  # noqa: ANN401 - Prefect's Schedule or None
+    """A dataset file's schedule as Prefect's."""
+    from prefect.schedules import Cron
 
-    unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING, StateType.CANCELLING])
-    with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(
-            flow_filter=FlowFilter(name=FlowFilterName(any_=[FLOW])),  # the server may be one that others use too
-            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=datasets.names())),
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished)),
-        )
-        for run in runs:
-            client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
-            LOG.warning("run %s: %s", run.name, RECONCILED)
+    return None if nightly is None else Cron(nightly.cron, timezone=nightly.timezone)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
-from prefect.states import Pending, Running
 
 import datasets
 from datasets.errors import ServeError
 from tasks import serving
+from tasks.backlog import FLOW
 from tasks.lock import Lock
-from tasks.serving import FLOW, RECONCILED, deployment_options, keep, settle_abandoned_runs
+from tasks.serving import deployment_options, keep
 
 # --------------------------------------------------------------------------------------------------------- deployments
 
@@ -45,6 +45,26 @@ def test_the_options_make_deployments_of_the_flow() -> None:
     for option in deployment_options():
         made = cast(RunnerDeployment, train.to_deployment(**option))
         assert (made.flow_name, made.name, made.entrypoint) == (FLOW, option["name"], "flows.train.train")
+        nightly = datasets.load(option["name"]).nightly
+        expected = [] if nightly is None else [(nightly.cron, nightly.timezone)]
+        schedules = cast(list[Any], made.schedules or [])
+        assert [(row.schedule.cron, row.schedule.timezone) for row in schedules] == expected
+
+
+def test_a_schedule_survives_a_restart_once_and_active(prefect_server: str) -> None:
+    from flows.train import train
+
+    option = next(option for option in deployment_options() if option["name"] == "mnist")
+    with get_client(sync_client=True) as client:
+        made = [cast(Any, cast(RunnerDeployment, train.to_deployment(**option)).apply()) for _ in range(2)]
+        id_ = made[0]
+        assert made[1] == id_
+        try:
+            (schedule,) = client.read_deployment(id_).schedules
+        finally:
+            client.delete_deployment(id_)
+    assert schedule.active
+    assert cast(Any, schedule.schedule).cron == "0 2 * * *"
 
 
 @pytest.fixture
@@ -75,47 +95,6 @@ def test_a_broken_dataset_file_is_reported_and_hides_no_other(
 def test_a_file_that_is_not_even_text_hides_no_other(other_files: Path) -> None:
     (other_files / "aaa_broken.py").write_bytes(b"DATASET = '\xff\xfe'")
     assert [option["name"] for option in deployment_options()] == ["mnist"]
-
-
-# --------------------------------------------------------------------------------------------- runs that were abandoned
-
-
-def deployment(client: SyncPrefectClient, flow: str, name: str) -> Any:
-    return client.create_deployment(client.create_flow_from_name(flow), name=name)
-
-
-def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
-    from flows.train import train
-
-    with get_client(sync_client=True) as client:
-        ours, others = deployment(client, FLOW, "mnist"), deployment(client, "somebody-elses", "mnist")
-        foreign = deployment(client, FLOW, "of-another-project")
-        made = {
-            "running": client.create_flow_run_from_deployment(ours).id,
-            "pending": client.create_flow_run_from_deployment(ours).id,
-            "scheduled": client.create_flow_run_from_deployment(ours).id,
-            "other flow": client.create_flow_run_from_deployment(others).id,
-            "other dataset": client.create_flow_run_from_deployment(foreign).id,
-            "by hand": client.create_flow_run(train, parameters={"dataset": "mnist"}).id,
-        }
-        for name, id_ in made.items():
-            if name != "scheduled":
-                client.set_flow_run_state(id_, Pending() if name == "pending" else Running(), force=True)
-        try:
-            settle_abandoned_runs()
-            states = {name: client.read_flow_run(id_).state for name, id_ in made.items()}
-        finally:
-            for id_ in made.values():
-                client.delete_flow_run(id_)
-            for id_ in (ours, others, foreign):
-                client.delete_deployment(id_)
-    types = {name: state.type.value for name, state in states.items() if state is not None}
-    assert types == {
-        "running": "CRASHED", "pending": "CRASHED", "scheduled": "SCHEDULED", "other flow": "RUNNING",
-        "other dataset": "RUNNING", "by hand": "RUNNING",
-    }  # fmt: skip
-    assert states["running"] is not None
-    assert states["running"].message == RECONCILED
 
 
 # ---------------------------------------------------------------------------------------------------------------- keep
