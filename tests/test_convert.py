@@ -140,6 +140,18 @@ def test_the_origin_of_an_example_is_its_raw_file_and_row(tmp_path: Path) -> Non
     assert origin_of(origin["test"], 49) == ("test-a", 69)
 
 
+def test_rows_of_another_file_are_another_run_even_if_their_numbers_go_on(tmp_path: Path) -> None:
+    columns = toy.pictures()
+
+    def read(raw: Path) -> Iterator[Block]:
+        for file, start in (("a", 0), ("b", 100)):  # a reader may count from the first row that isn't a header
+            yield Block({name: c[start : start + 100] for name, c in columns.items()}, file, start)
+
+    records, _ = convert(tmp_path, read=read)
+    origin = read_json(Store(tmp_path).path(records) / ORIGIN)
+    assert origin == {"train": [["a", 0, 100], ["b", 100, 50]], "test": [["b", 150, 50]]}
+
+
 @pytest.mark.parametrize("outside", [250, -1])
 def test_there_is_no_origin_outside_of_a_split(outside: int) -> None:
     with pytest.raises(IndexError):
