@@ -1,4 +1,4 @@
-"""What Prefect's UI shows of a run: a table of metrics, the loss curve, the confusion matrix, the page of the run."""
+"""What Prefect's UI shows of a run: metrics, loss curve, confusion matrix, the settings of the feed, the page of the run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from tasks.durable import read_json
 from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
+from tasks.feed import PLAN, PLOT
 from tasks.stage import Run
 from tasks.summary import artifact_of, rows
 
@@ -28,7 +29,35 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
     create_markdown_artifact(
         key=f"{name}-confusion-matrix", markdown=f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}"
     )
+    plan = run.store.path(artifact_of(run, "feed"))
+    settings = read_json(plan / PLAN)
+    create_table_artifact(
+        key=f"{name}-feed", table=feed_table(settings),
+        description=f"Settings of the input pipeline. Tier: {settings['tier']}. Chosen: {settings['chosen']['why']}",
+    )  # fmt: skip
+    create_markdown_artifact(
+        key=f"{name}-feed-plot", markdown=f"# Input settings\n\n{settings['chosen']['why']}\n\n{image(plan / PLOT)}"
+    )
     create_markdown_artifact(key=f"{name}-run", markdown=page(summary, folder))
+
+
+def feed_table(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row for each setting of the feed, tried or not, and which one was chosen."""
+    chosen = {name: plan["chosen"][name] for name in ("threads", "prefetch", "workers", "resident")}
+
+    def shown(value: float | None, digits: int) -> float | str:
+        return "" if value is None else round(value, digits)
+
+    return [
+        {
+            **{name: row[name] for name in chosen},
+            "examples/s": shown(row["examples_per_second"], 0),
+            "start, s": shown(row["start_seconds"], 3),
+            "input of the whole training, s": shown(row["training_seconds"], 2),
+            "remark": "chosen" if {name: row[name] for name in chosen} == chosen else row["why"],
+        }
+        for row in plan["measured"]
+    ]
 
 
 def key_part(name: str) -> str:

@@ -11,7 +11,8 @@ from test_summary import finished
 from tasks import publish as module
 from tasks.durable import write_json
 from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
-from tasks.publish import image, key_part, page, publish, table
+from tasks.feed import PLAN, PLOT
+from tasks.publish import feed_table, image, key_part, page, publish, table
 from tasks.stage import Run
 from tasks.summary import artifact_of, summarise
 
@@ -22,6 +23,14 @@ SCORES = {
         "b": {"support": 400, "precision": 0.5, "recall": 1.0, "f1": 2 / 3},
     },
 }  # fmt: skip
+SETTING = {"threads": 0, "prefetch": 0, "workers": 0, "resident": False}
+SLOW = {"examples_per_second": 1234.56, "start_seconds": 0.01234, "training_seconds": 9.8765, "why": ""}
+UNTRIED = {"examples_per_second": None, "start_seconds": None, "training_seconds": None, "why": "not tried: light"}
+FEED = {
+    "chosen": {**SETTING, **SLOW, "why": "0 threads: least"}, "tier": "memory-mapped columns",
+    "measured": [{**SETTING, **SLOW}, {**SETTING, "threads": 1, **SLOW}, {**SETTING, "workers": 1, **UNTRIED}],
+}  # fmt: skip
+BARS = b"\x89PNG bars"
 CURVE, MATRIX = b"\x89PNG curve", b"\x89PNG matrix"
 
 
@@ -31,6 +40,9 @@ def with_files(store: Path) -> tuple[Run, Path]:
     write_json(folder / METRICS, SCORES)
     (folder / LOSS_CURVE).write_bytes(CURVE)
     (folder / CONFUSION).write_bytes(MATRIX)
+    plan = run.store.path(artifact_of(run, "feed"))
+    write_json(plan / PLAN, FEED)
+    (plan / PLOT).write_bytes(BARS)
     return run, folder
 
 
@@ -72,6 +84,14 @@ def test_the_page_of_a_run(tmp_path: Path) -> None:
     assert encoded(MATRIX) in made
 
 
+def test_the_settings_of_the_feed_are_rows_and_the_chosen_one_is_marked() -> None:
+    columns = ("examples/s", "start, s", "input of the whole training, s", "remark")
+    assert [tuple(row[name] for name in columns) for row in feed_table(FEED)] == [
+        (1235.0, 0.012, 9.88, "chosen"), (1235.0, 0.012, 9.88, ""), ("", "", "", "not tried: light"),
+    ]  # fmt: skip
+    assert feed_table(FEED)[1]["threads"] == 1
+
+
 def test_what_is_published_and_under_which_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, folder = with_files(tmp_path)
     summary, made = summarise(run, "id"), {}
@@ -82,7 +102,13 @@ def test_what_is_published_and_under_which_keys(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "create_table_artifact", keep)
     monkeypatch.setattr(module, "create_markdown_artifact", keep)
     publish(run, summary)
-    assert set(made) == {"toy-metrics", "toy-loss-curve", "toy-confusion-matrix", "toy-run"}
+    assert set(made) == {
+        "toy-metrics", "toy-loss-curve", "toy-confusion-matrix", "toy-run", "toy-feed", "toy-feed-plot",
+    }  # fmt: skip
+    assert made["toy-feed"]["table"] == feed_table(FEED)
+    assert "memory-mapped columns" in made["toy-feed"]["description"]
+    assert "0 threads: least" in made["toy-feed"]["description"]
+    assert encoded(BARS) in made["toy-feed-plot"]["markdown"]
     assert made["toy-metrics"]["table"] == table(SCORES)
     assert encoded(CURVE) in made["toy-loss-curve"]["markdown"]
     assert encoded(MATRIX) in made["toy-confusion-matrix"]["markdown"]
