@@ -1,4 +1,4 @@
-"""What Prefect's UI shows of a run: metrics, loss curve, confusion matrix, the settings of the feed, the page of the run."""
+"""What Prefect's UI shows of a run: metrics, loss curve, confusion matrix, settings of the feed, the run's page."""
 
 from __future__ import annotations
 
