@@ -9,14 +9,13 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from flax import nnx
 
 from datasets.errors import NonFiniteError, TrainingError
 from datasets.schema import Columns
@@ -25,23 +24,26 @@ from tasks.artifact import Artifact, Draft
 from tasks.autotune import Setting
 from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
+from tasks.columns import MappedColumns
 from tasks.compiled import use_compilation_cache
-from tasks.contracts import check_batch, cross_entropy, example_cross_entropy
+from tasks.contracts import check_batch
 from tasks.durable import write_bytes
+from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
-from tasks.firewall import Firewall
+from tasks.firewall import Firewall, Skip
 from tasks.input_wait import InputWait
 from tasks.lineage import go_on_from_shorter, lineage
 from tasks.metric_log import MetricLog, Position, read_until
-from tasks.optimizers import build_optimizer, learning_rate_at
+from tasks.objective import Objective, class_weights
+from tasks.optimizers import averaged, learning_rates
 from tasks.pipeline import Pipeline
 from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.stage import Job
-from tasks.step import Batch, Carry, TrainStep
+from tasks.step import Batch, Carry
 from tasks.warm_start import load, said
-from tasks.weights import build_model, save_weights
+from tasks.weights import save_weights
 
 FETCH_EVERY = 25
 SAVE_SECONDS = 30.0
@@ -61,9 +63,9 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
     job.notes.update(training.notes())
 
     def fill(draft: Draft) -> None:
-        save_weights(draft.folder, training.step.model(carry), job.request.dataset)
+        save_weights(draft.folder, training.step.model(training.evaluated(carry)), job.request.dataset)
         write_bytes(draft.folder / METRICS, (folder / METRICS).read_bytes())
-        draft.facts = {"records": records.digest, "steps": training.total, "parameters": training.parameters}
+        draft.facts = {"records": records.digest, "steps": int(carry.step), "parameters": training.parameters}
 
     return job.commit("weights", fill)
 
@@ -83,36 +85,38 @@ class Training:
         self.pipeline: Pipeline = open_pipeline(job.store, job.request, records, resident=setting.resident)
         self.total = self.pipeline.order.total_steps(recipe.epochs)
         classes = len(dataset.features[dataset.label].classes)
-        model = build_model(
-            recipe.model, dataset.features[dataset.inputs], classes, dropout=recipe.dropout, seed=recipe.seed
+        weights = class_weights(
+            recipe, lambda: labels(columns(job.store, job.request, records, "train"), dataset.label), classes
         )
+        self.objective = Objective(dataset, weights)
+        self.parameters, model = self.objective.parameters, self.objective.model
         start = job.request.warm_start
         self.warm_start = None if start is None else load(start, model)
         if self.warm_start is not None:
             LOG.info("warm start from %s: %s", self.warm_start["from"], said(self.warm_start))
-        self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(model, nnx.Param)))
-        self.step = TrainStep(
-            model, build_optimizer(recipe, self.total), self._loss, dataset.features, recipe.batch_size
-        )
+        self.step = self.objective.train_step(self.total)
         self.eval_step = EvalStep(
             model, self._example_metrics, dataset.features, recipe.batch_size, self.step.abstract_carry()
         )
-        self.rate = learning_rate_at(recipe, self.total)
+        self.rates = learning_rates(recipe, self.total)
         self.test = columns(job.store, job.request, records, "test")
         self.resumed_from: int | None = None
         self.seconds = 0.0
         self.wait = InputWait(0)
         self.cost: dict[str, Any] = {}
         self.skipped = 0
-
-    def _loss(self, model: Any, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:  # noqa: ANN401
-        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
-        loss = cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
-        return loss, {"accuracy": (logits.argmax(axis=1) == labels).mean()}
+        self.stopping = EarlyStopping(recipe.early_stopping)
+        self.done = 0
 
     def _example_metrics(self, model: Any, batch: Batch) -> dict[str, jax.Array]:  # noqa: ANN401
-        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
-        return {"test_loss": example_cross_entropy(logits, labels), "test_accuracy": logits.argmax(axis=1) == labels}
+        return {f"test_{name}": value for name, value in self.objective.example_metrics(model, batch).items()}
+
+    def evaluated(self, carry: Carry) -> Carry:
+        """The carry with the parameters that are evaluated and kept: their average, if the recipe has one."""
+        average = averaged(carry.state["optimizer"])
+        if average is None:
+            return carry
+        return replace(carry, state={**carry.state, "model": overlaid(carry.state["model"], average)})
 
     def run(self) -> Carry:
         """Trains to the last step and gives the carry after it.
@@ -134,6 +138,7 @@ class Training:
             start = 0
             if restored is not None:
                 start = self.resumed_from = self.pipeline.restore(restored.meta["pipeline"])
+                self.stopping = EarlyStopping(self.recipe.early_stopping, restored.meta.get("early_stopping"))
             log = MetricLog(path, None if restored is None else restored.meta["metrics"])
             try:
                 with StopSignal() as stop, bar("fit", self.total, "steps") as progress:
@@ -142,9 +147,11 @@ class Training:
                     checkpoints.wait()  # before the signal is handed on, which may end the process at once
             finally:
                 log.close()
-            if int(carry.step) < self.total:  # a handler that lets the process live must not make half a model
+            if (
+                int(carry.step) < self.total and not self.stopping.over
+            ):  # a handler that lets the process live must not make half a model
                 raise TrainingError("the training was stopped", step=int(carry.step), checkpoint=self.folder)
-            self.cost = asdict(checkpoints.cost)
+            self.cost, self.done = asdict(checkpoints.cost), int(carry.step)
         return carry
 
     def _steps(
@@ -154,9 +161,10 @@ class Training:
             self.step, every=FETCH_EVERY, folder=self.job.store.root / "capsules" / self.job.request.name,
             context={"dataset": self.job.request.name, "changes": self.job.request.changed, "key": self.job.key},
         )  # fmt: skip
+        self.skipped = int(carry.skipped)
         pending: list[dict[str, jax.Array]] = []
         began = saved_at = time.perf_counter()
-        for at, batch, placed in self._batches(start):
+        for at, batch, placed in () if self.stopping.over else self._batches(start):
             ids = self.pipeline.order.ids(at)[1].tolist()
             carry, metrics = self.step(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
@@ -165,35 +173,51 @@ class Training:
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
             due = last or (every and done % every == 0) or time.perf_counter() - saved_at >= SAVE_SECONDS
-            epoch_ends = done % self.pipeline.order.steps_per_epoch == 0
+            evaluates = self._evaluates_at(done)
             stopping = stop.received is not None  # asked once: a signal may come between two lines
-            look = due or epoch_ends or stopping
+            look = due or evaluates or stopping
             if look or len(pending) == FETCH_EVERY:
-                firewall.check(carry, now=True)
-                rows = self._rows(done - len(pending), pending)
+                rows = self._rows(done - len(pending), pending, firewall.check(carry, now=True))
                 log.append(rows)
                 speed = (done - start) * self.recipe.batch_size / (time.perf_counter() - began)
-                progress.move_to(done, f"loss {rows[-1]['loss']:.4f}, {speed:,.0f} examples/s")
+                loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
+                progress.move_to(done, f"{loss}, {speed:,.0f} examples/s")
                 pending = []
-            tested = self._evaluate(carry, at) if epoch_ends else {}
+            tested = self._evaluate(carry, at) if evaluates else {}
             log.append([tested] if tested else [])
             scores = {name: tested[name] for name in tested if name in BEST}
-            if due or stopping or checkpoints.would_be_best(scores):
+            if BEST[0] in tested:
+                self.stopping.see(tested[BEST[0]])
+            over = self.stopping.over
+            if due or stopping or over or checkpoints.would_be_best(scores):
+                self._refuse_poisoned(carry, at)
                 checkpoints.save(done, carry, meta=self._meta(done, log.sync()), metrics=scores)
                 saved_at = time.perf_counter()
-            if stopping:
+            if stopping or over:
                 break
         self.seconds = time.perf_counter() - began
         if warning := self.wait.warning(self.seconds, augmented=bool(self.recipe.augment)):
             LOG.warning("%s", warning)
-        self.skipped = int(carry.skipped)
         return carry
 
+    def _evaluates_at(self, done: int) -> bool:
+        every = self.recipe.evaluate_every
+        return done % self.pipeline.order.steps_per_epoch == 0 or (every is not None and done % every == 0)
+
+    def _refuse_poisoned(self, carry: Carry, at: int) -> None:
+        """The firewall guards loss and gradients; an optimizer can still make NaN of finite gradients."""
+        if bad := self.step.poisoned(carry):
+            raise NonFiniteError(
+                "the update made a state that isn't finite; it is not saved", step=at, leaves=", ".join(bad[:8]),
+                cure="a smaller learning rate or clip_norm; the last checkpoint is from before it",
+            )  # fmt: skip
+
     def _meta(self, done: int, logged: Position) -> dict[str, Any]:
-        """What a checkpoint says besides the carry; the first two decide how the training goes on."""
+        """What a checkpoint says besides the carry; the first three decide how the training goes on."""
         return {
             "pipeline": self.pipeline.state(done),
             "metrics": logged,
+            "early_stopping": self.stopping.state(),
             "key": self.job.key,
             "recipe": canonical(self.recipe, set()),
             "versions": versions(),
@@ -217,24 +241,28 @@ class Training:
                 check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
             yield batch
 
-    def _rows(self, first: int, pending: list[dict[str, jax.Array]]) -> list[dict[str, Any]]:
-        """One row of the metric log for each step, fetched in one go."""
-        return [
-            {
-                "step": at,
-                "epoch": self.pipeline.order.epoch(at),
-                "loss": float(row["loss"]),
-                "accuracy": float(row["accuracy"]),
-                "grad_norm": float(row["grad_norm"]),
-                "learning_rate": float(np.asarray(self.rate(at))),
-            }
-            for at, row in enumerate(jax.device_get(pending), first)
-        ]
+    def _rows(self, first: int, pending: list[dict[str, jax.Array]], skips: list[Skip]) -> list[dict[str, Any]]:
+        """One row of the metric log for each step; a batch that was left out has no loss, but names its records."""
+        left_out = {skip.verdict.step: skip for skip in skips}
+        wanted = ("loss", "accuracy", "grad_norm", "applied")
+        rows = []
+        for at, row in enumerate(jax.device_get([{n: m[n] for n in wanted} for m in pending]), first):
+            place = {"step": at, "epoch": self.pipeline.order.epoch(at)}
+            if row["applied"]:
+                update = (at - self.skipped) // self.recipe.accumulate
+                rate = float(self.rates[min(update, len(self.rates) - 1)])
+                numbers = {name: float(row[name]) for name in ("loss", "accuracy", "grad_norm")}
+                rows.append({**place, **numbers, "learning_rate": rate})
+            else:
+                self.skipped += 1
+                skip = left_out[at]
+                rows.append({**place, "skipped": skip.verdict.kind, "records": list(skip.records)})
+        return rows
 
     def _evaluate(self, carry: Carry, at: int) -> dict[str, Any]:
         size, batch_size = len(self.test), self.recipe.batch_size
         batches = (self.test.read(np.arange(i, min(i + batch_size, size))) for i in range(0, size, batch_size))
-        means = self.eval_step.evaluate(carry, batches)
+        means = self.eval_step.evaluate(self.evaluated(carry), batches)
         if not np.isfinite(means["test_loss"]):
             raise NonFiniteError(
                 "the loss of the test split isn't finite", split="test", step=at, got=means["test_loss"],
@@ -244,7 +272,7 @@ class Training:
 
     def notes(self) -> dict[str, Any]:
         """What this process measured, for the summary: nothing of it decides the weights."""
-        steps = self.total - (self.resumed_from or 0)
+        steps = self.done - (self.resumed_from or 0)
         return {
             "resumed_from": self.resumed_from,
             "steps": steps,
@@ -256,6 +284,17 @@ class Training:
             "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},
             "warm_start": self.warm_start,
         }
+
+
+def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Nested dicts, with the leaves of `top` in the place of those of `state`."""
+    return {k: overlaid(v, top[k]) if isinstance(v, dict) and k in top else top.get(k, v) for k, v in state.items()}
+
+
+def labels(source: MappedColumns, label: str) -> np.ndarray:
+    """The labels of a split, int [N]."""
+    blocks = (np.arange(i, min(i + 4096, len(source))) for i in range(0, len(source), 4096))
+    return np.concatenate([source.read(ids)[label] for ids in blocks])
 
 
 def versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ import toy
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from datasets.errors import CheckpointMismatch
+from datasets.errors import CheckpointMismatch, ParameterError
 from datasets.schema import Dataset, Feature, Recipe
 from tasks import weights as module
 from tasks.durable import read_json, write_json
@@ -50,6 +50,7 @@ def test_a_model_comes_back_to_the_last_bit(tmp_path: Path, name: str) -> None:
     assert card == {
         "model": name, "inputs": "image", "label": "label", "classes": list(toy.CLASSES),
         "feature": {"dtype": "uint8", "shape": [9, 8, 1], "low": None, "high": None, "classes": []},
+        "precision": "float32",
     }  # fmt: skip
 
 
@@ -131,3 +132,25 @@ def test_saving_changes_nothing_of_the_model(tmp_path: Path) -> None:
     before = np.asarray(model(x))
     save_weights(tmp_path, model, replace(dataset(), about="other"))
     np.testing.assert_array_equal(before, np.asarray(model(x)))
+
+
+def test_the_precision_comes_back(tmp_path: Path) -> None:
+    made = replace(dataset("mlp"), recipe=replace(dataset("mlp").recipe, precision="bfloat16"))
+    feature = made.features["image"]
+    model: Any = build_model("mlp", feature, 3, dropout=0.0, seed=0, precision="bfloat16")
+    model.eval()
+    save_weights(tmp_path, model, made)
+    loaded, card = load_model(tmp_path)
+    x = toy.pictures(16)["image"]
+    assert card["precision"] == "bfloat16"
+    np.testing.assert_array_equal(np.asarray(model(x)), np.asarray(loaded(x)))  # type: ignore[operator]
+    single: Any = build_model("mlp", feature, 3, dropout=0.0, seed=0)
+    single.eval()
+    assert not np.array_equal(np.asarray(single(x)), np.asarray(model(x)))
+    np.testing.assert_allclose(np.asarray(single(x)), np.asarray(model(x)), atol=0.05)
+
+
+def test_a_model_that_knows_no_other_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.models.mlp.build", lambda feature, classes, *, dropout, rngs: None)
+    with pytest.raises(ParameterError, match="computes in float32 only"):
+        build_model("mlp", toy.dataset().features["image"], 3, dropout=0.0, seed=0, precision="bfloat16")

@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from datasets.schema import Feature
 from tasks.contracts import array_contract
@@ -19,22 +19,24 @@ HIDDEN = 128
 class MLP(nnx.Module):
     """Flatten, dense, ReLU, dropout, dense: raw values [B, *shape] -> logits, float32 [B, classes]."""
 
-    def __init__(self, features_in: Feature, classes: int, *, dropout: float, rngs: nnx.Rngs) -> None:
-        self.features_in, self.classes = features_in, classes
-        self.hidden = nnx.Linear(math.prod(features_in.shape), HIDDEN, rngs=rngs)
+    def __init__(
+        self, features_in: Feature, classes: int, *, dropout: float, dtype: DTypeLike, rngs: nnx.Rngs
+    ) -> None:  # fmt: skip
+        self.features_in, self.classes, self.dtype = features_in, classes, jnp.dtype(dtype)
+        self.hidden = nnx.Linear(math.prod(features_in.shape), HIDDEN, dtype=dtype, rngs=rngs)
         self.dropout = nnx.Dropout(dropout, rngs=rngs)
-        self.head = nnx.Linear(HIDDEN, classes, rngs=rngs)
+        self.head = nnx.Linear(HIDDEN, classes, dtype=dtype, rngs=rngs)
 
     def __call__(self, x: ArrayLike) -> jax.Array:
         """Raw values as they are in the records, or float32 made from them -> logits."""
-        values = examples_as_float("mlp", x, self.features_in)
+        values = examples_as_float("mlp", x, self.features_in, self.dtype)
         B = values.shape[0]
         y = self.dropout(nnx.relu(self.hidden(values.reshape(B, -1))))
-        logits = self.head(y)
+        logits = self.head(y).astype(jnp.float32)
         array_contract("model mlp, output", "logits", logits, (B, self.classes), jnp.float32)
         return logits
 
 
-def build(features_in: Feature, classes: int, *, dropout: float, rngs: nnx.Rngs) -> MLP:
-    """Makes an `mlp` for examples of `features_in`; its weights and dropout come from `rngs`."""
-    return MLP(features_in, classes, dropout=dropout, rngs=rngs)
+def build(features_in: Feature, classes: int, *, dropout: float, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> MLP:
+    """Makes an `mlp` for examples of `features_in`; weights and dropout come from `rngs`, and it computes in `dtype`."""
+    return MLP(features_in, classes, dropout=dropout, dtype=dtype, rngs=rngs)

@@ -1,0 +1,98 @@
+"""What a recipe makes of a dataset: model, optimizer, loss and metrics; training, replay and debug mode share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from datasets.errors import ContractError
+from datasets.schema import Dataset, Recipe
+from tasks.contracts import cross_entropy, example_cross_entropy
+from tasks.optimizers import build_optimizer
+from tasks.step import Batch, LossFn, Policy, TrainStep
+from tasks.weights import build_model
+
+
+class Objective:
+    """The parts of a training that don't depend on where its data lies.
+
+    Attributes:
+        dataset: With the recipe.
+        weights: float32 [classes], or None if all examples count the same.
+        model: With its first weights.
+        parameters: How many numbers are learned.
+    """
+
+    def __init__(self, dataset: Dataset, weights: np.ndarray | None = None) -> None:
+        self.dataset, self.weights = dataset, weights
+        recipe = dataset.recipe
+        self.model = build_model(
+            recipe.model, dataset.features[dataset.inputs], len(dataset.features[dataset.label].classes),
+            dropout=recipe.dropout, seed=recipe.seed, precision=recipe.precision,
+        )  # fmt: skip
+        self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(self.model, nnx.Param)))
+
+    def train_step(self, total_steps: int, around: Callable[[LossFn], LossFn] = lambda loss: loss) -> TrainStep:
+        """Compiles the train step of a training of so many steps; `around` may wrap the loss function."""
+        recipe = self.dataset.recipe
+        return TrainStep(
+            self.model, build_optimizer(recipe, total_steps), around(self.loss), self.dataset.features,
+            recipe.batch_size, policy=policy(recipe),
+        )  # fmt: skip
+
+    def loss(self, model: Any, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:  # noqa: ANN401
+        """Mean cross-entropy, weighted by class if the recipe says so, and accuracy, unweighted."""
+        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
+        mask = None if self.weights is None else jnp.asarray(self.weights)[labels]
+        loss = cross_entropy(logits, labels, label_smoothing=self.dataset.recipe.label_smoothing, mask=mask)
+        return loss, {"accuracy": (logits.argmax(axis=1) == labels).mean()}
+
+    def example_metrics(self, model: Any, batch: Batch) -> dict[str, jax.Array]:  # noqa: ANN401
+        """Loss (of the plain target, unweighted) and correctness of each example."""
+        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
+        return {"loss": example_cross_entropy(logits, labels), "accuracy": logits.argmax(axis=1) == labels}
+
+    def table(self) -> str:
+        """The model's layers with shapes, parameters and FLOPs of one batch, as text."""
+        features = self.dataset.features[self.dataset.inputs]
+        x = jnp.zeros((self.dataset.recipe.batch_size, *features.shape), features.dtype)
+        model = nnx.clone(self.model)
+        model.eval()
+        return nnx.tabulate(model, x, compute_flops=True, console_kwargs={"width": 120, "force_terminal": False})
+
+
+def policy(recipe: Recipe) -> Policy:
+    """What the recipe does with a bad batch."""
+    return Policy(recipe.on_nonfinite == "skip", recipe.max_skips_in_a_row, recipe.max_skips)
+
+
+def class_weights(recipe: Recipe, labels: Callable[[], np.ndarray], classes: int) -> np.ndarray | None:
+    """Weight of each class, float32 [classes]; None if the recipe has none.
+
+    "balanced" is examples / (classes * examples of the class), so that every class has the same say and the mean weight
+    of an example is 1 (King & Zeng 2001).
+
+    Args:
+        recipe: With `class_weights`.
+        labels: Gives the labels of the train split, int [N]; called only if they are needed.
+        classes: How many there are.
+
+    Raises:
+        ContractError: A class that is to be balanced has no example.
+    """
+    if recipe.class_weights is None:
+        return None
+    if isinstance(recipe.class_weights, tuple):
+        return np.asarray(recipe.class_weights, np.float32)
+    counts = np.bincount(labels(), minlength=classes)
+    if not counts.all():
+        raise ContractError(
+            "a class without examples can't be balanced", got=f"class {int(np.flatnonzero(counts == 0)[0])}",
+            cure="leave the class out of the features, or give class_weights as numbers",
+        )  # fmt: skip
+    return (counts.sum() / (classes * counts)).astype(np.float32)
