@@ -34,6 +34,10 @@ class Command:
         """Adds an argument; unless it is `text`, what looks like a number becomes one."""
         self.parser.add_argument(name, help=help, type=str if text else number)
 
+    def add_flag(self, name: str, *, help: str) -> None:  # noqa: A002
+        """Adds an option without a value; the function gets True when it is given."""
+        self.parser.add_argument(name, help=help, action="store_const", const=True)
+
     def run(
         self, function: Callable[..., dict[str, Any]], show: Callable[[dict[str, Any], Console], None],
         *, before: Callable[..., object] | None = None, server: bool = True,

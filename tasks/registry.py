@@ -56,12 +56,17 @@ class Registry:
         Raises:
             ArtifactDamaged: The pointer or the champion's folder was damaged; it isn't replaced silently.
         """
-        champion = self._pointed()
+        champion = self.current()
         if champion is not None:
             self.store.verify(champion.model)
         return champion
 
-    def _pointed(self) -> Champion | None:
+    def current(self) -> Champion | None:
+        """What the pointer says, without a look at the champion's folder.
+
+        Raises:
+            ArtifactDamaged: The pointer was damaged.
+        """
         if not self.pointer.exists():
             return None
         try:
@@ -116,7 +121,7 @@ class Registry:
             raise StoreError("there is no such version", got=model.key, known=", ".join(self.versions()))
         self.store.verify(model)
         weights = self.store.facts(model)["weights"]
-        before = self._pointed()  # not verified: a damaged champion must be replaceable
+        before = self.current()  # not verified: a damaged champion must be replaceable
         previous = before.previous if before and before.weights == weights else before.weights if before else None
         champion = Champion(model.key, model, weights, previous)
         write_json(self.pointer, {

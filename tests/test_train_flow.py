@@ -16,6 +16,7 @@ from datasets.errors import DataError, TransientError
 from flows.plan import plan
 from flows.train import train
 from tasks.artifact import Artifact, Store
+from tasks.handover import hand_over
 from tasks.step import TrainStep
 
 STAGES = ("fetch", "convert", "validate", "feed", "fit", "evaluate", "promote")
@@ -189,3 +190,12 @@ def test_shards_that_were_not_validated_are_refused(first: dict[str, Any], store
     others = Artifact("records", "mnist", rows["convert"]["key"], "0" * 64)
     with pytest.raises(StoreError, match="not validated"):
         check_vouched(Store(store), others, report)
+
+
+def test_a_champion_that_was_rolled_back_by_hand_stays_so(first: dict[str, Any], store: Path) -> None:
+    better = run(store, epochs=3)
+    assert better["champion"] == "v2", better["decision"]
+    assert hand_over("mnist", rollback=True, store=str(store))["champion"] == "v1"
+    again = run(store, epochs=3)
+    assert ran(again) == []
+    assert again["champion"] == "v1"
