@@ -97,7 +97,7 @@ def test_a_training_keeps_every_step_and_an_evaluation_each_epoch(request_: Requ
     assert [(row["step"], row["epoch"], row["examples"]) for row in tests] == [(EPOCH - 1, 0, 50), (STEPS - 1, 1, 50)]
     rate = learning_rate_at(request_.dataset.recipe, STEPS)
     np.testing.assert_allclose(
-        [row["learning_rate"] for row in steps], [rate(step) for step in range(STEPS)], rtol=1e-6
+        [row["learning_rate"] for row in steps], [float(np.asarray(rate(step))) for step in range(STEPS)], rtol=1e-6
     )
     facts = Store(request_.store).facts(artifact)
     assert {name: facts[name] for name in ("steps", "parameters")} == {
