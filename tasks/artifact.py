@@ -9,8 +9,10 @@ recognised by its lock and removed by the next commit.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import shutil
 import time
 import uuid
@@ -169,6 +171,11 @@ class Store:
                     got=digest,
                     expected=expected[name]["sha256"],
                 )
+
+    def touch(self, artifact: Artifact) -> None:
+        """Notes that an artifact was used now, for `flows.clean`; only the time of its manifest changes."""
+        with contextlib.suppress(OSError):  # a store that is only readable is used all the same
+            os.utime(self.path(artifact) / MANIFEST)
 
     def find(self, kind: str, dataset: str, key: str) -> Artifact | None:
         """The handle of the artifact in a place, or None when there is none that its own manifest vouches for."""

@@ -48,6 +48,20 @@ class Lock:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def is_free(self) -> bool:
+        """Whether no process holds it; neither makes nor changes the file."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
     def holder(self) -> int | None:
         """Process id of the last holder, as far as it is known."""
         try:

@@ -165,6 +165,7 @@ class Stage:
         with self._alone(run, job.key):
             value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})
         artifact = Artifact(**value)
+        run.store.touch(artifact)
         notes = run.store.manifest(artifact)["provenance"].get("notes", {})
         state = ("resumed" if notes.get("resumed_from") else "ran") if ran else "cached"
         run.outcomes.append(Outcome(self.name, job.key, state, time.perf_counter() - started, artifact, notes))
