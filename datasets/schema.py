@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from datasets.errors import ParameterError, SchemaError, UnknownNameError
+from datasets.checks import check_float, check_int
+from datasets.errors import ParameterError, SchemaError
 from datasets.nightly import Nightly
+from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe
+from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, names_of
+
+__all__ = [
+    "MOST_SEED", "OPTIMIZERS", "RECIPE_FIELDS", "SCHEDULES", "Block", "ByFraction", "ByHash", "ByTime", "Columns",
+    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "check_float",
+    "check_int",
+]  # fmt: skip
 
 Columns = dict[str, np.ndarray]
 """One array a feature, all with the same leading dimension: [rows, *feature.shape]."""
@@ -81,11 +88,13 @@ class RawFile:
         name: Of the file, without a compression suffix.
         sha256: Of the *uncompressed* content, so that a mirror that compresses anew passes; "" if it isn't pinned.
         bytes: Size of the uncompressed content; 0 if it isn't pinned.
+        version: Of an object in a store that isn't pinned; found when a run starts.
     """
 
     name: str
     sha256: str = ""
     bytes: int = 0
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,200 +102,24 @@ class Source:
     """Where raw files are.
 
     Attributes:
-        files: All that `read` needs.
-        folder: Of local files, relative to `datasets/`; None if they are downloaded.
-        mirrors: Base addresses, tried in this order; each holds every file under `name` + `suffix`.
+        files: All that `read` needs; or `pattern` says which.
+        folder: Of local files, relative to `datasets/` or absolute; None if they are downloaded.
+        mirrors: Base addresses, tried in this order; each holds every file under `name` + `suffix`. Besides http and
+            https, what fsspec knows, such as s3://bucket/folder.
         suffix: Of a file's name at the mirrors, such as ".gz".
+        pattern: Instead of `files`: every file of the folder, or of the one mirror, that matches is found when a run
+            starts. "**" stands for all; "day-*.parquet" for some.
+        unpack: Zip and tar files become the files in them, each in a folder named as the archive without its ending.
+        generate: Instead of all above: writes the raw files into an empty folder, the same bytes every time.
     """
 
-    files: tuple[RawFile, ...]
+    files: tuple[RawFile, ...] = ()
     folder: str | None = None
     mirrors: tuple[str, ...] = ()
     suffix: str = ".gz"
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A split by position: rows start <= i < stop of what the reader gives, counted over all of its blocks."""
-
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class Files:
-    """A split by raw file: every row of the files whose name starts with `prefix`.
-
-    Attributes:
-        prefix: Of the raw files' names.
-        count: Rows that there must be, where that is known beforehand.
-    """
-
-    prefix: str
-    count: int | None = None
-
-
-OPTIMIZERS = {
-    "adam": ("b1", "b2", "eps"),
-    "adamw": ("b1", "b2", "eps"),
-    "lion": ("b1", "b2"),
-    "muon": ("beta", "ns_steps", "adam_b1", "adam_b2", "eps"),
-    "sgd": ("momentum",),
-}
-"""Optimizers by their optax names, with the options of each that a recipe may give."""
-SCHEDULES = {
-    "constant": (),
-    "cosine": ("alpha", "exponent"),
-    "one-cycle": ("pct_start", "div_factor", "final_div_factor"),
-}
-"""Schedules, with the options that a recipe may give, by optax's names."""
-BELOW_1 = frozenset({"b1", "b2", "beta", "adam_b1", "adam_b2", "momentum", "pct_start"})
-DECAY = ("kernels", "all")
-PRECISIONS = ("float32", "bfloat16")
-ON_NONFINITE = ("stop", "skip")
-MOST_SEED = 2**32 - 2  # JAX takes 32 bits of a seed without a word about the rest; dropout uses the seed after it
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train; every value here decides the weights, so every value is part of the fit stage's key.
-
-    Attributes:
-        model: File under `tasks/models/`.
-        epochs: Passes over the train split.
-        batch_size: Examples a step.
-        learning_rate: Peak of the schedule.
-        optimizer: One of OPTIMIZERS, by its optax name.
-        optimizer_options: Of that optimizer, by optax's names, such as {"b2": 0.95}; optax's values where absent.
-        schedule: One of SCHEDULES; "cosine" falls to 0 at the last step.
-        schedule_options: Of that schedule, by optax's names, such as {"alpha": 0.1} for a cosine that ends at a tenth.
-        warmup: Share of all steps during which the rate rises from 0, for "cosine" and "constant".
-        weight_decay: Of adamw, lion and muon, decoupled.
-        decay: What decays: "kernels" (arrays of two axes or more), or "all" with biases and BatchNorm scales.
-        clip_norm: Greatest global norm of the gradient; None for no clipping.
-        accumulate: Batches whose gradients are averaged into one update.
-        ema: Decay of the parameters' exponential moving average, which is then what is evaluated and kept; None for
-            none.
-        precision: Of the model's arithmetic; "bfloat16" keeps parameters, statistics and the loss in float32.
-        label_smoothing: Share of the target that is spread over all classes.
-        class_weights: Weight of each class's examples in the loss, in the order of the classes; "balanced" for the
-            inverse of how often each occurs in the train split; None for 1.
-        dropout: Rate of the model's dropout.
-        augment: Applied to each train batch in this order (see `datasets/augment.py`).
-        evaluate_every: Steps between evaluations, besides that at the end of each epoch; None for none.
-        early_stopping: Evaluations in a row without a lower loss that end the training; None to train all epochs.
-        on_nonfinite: A loss or gradient that is NaN or infinite: "stop" the training, or "skip" the batch.
-        max_skips: Batches that may be skipped in all.
-        max_skips_in_a_row: Batches that may be skipped one after the other.
-        seed: Of the initial weights, the order of examples, dropout and augmentation.
-    """
-
-    model: str = "mlp"
-    epochs: int = 5
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    optimizer: str = "adamw"
-    optimizer_options: Mapping[str, float] = field(default_factory=dict)
-    schedule: str = "cosine"
-    schedule_options: Mapping[str, float] = field(default_factory=dict)
-    warmup: float = 0.05
-    weight_decay: float = 1e-4
-    decay: str = "kernels"
-    clip_norm: float | None = None
-    accumulate: int = 1
-    ema: float | None = None
-    precision: str = "float32"
-    label_smoothing: float = 0.0
-    class_weights: tuple[float, ...] | str | None = None
-    dropout: float = 0.0
-    augment: tuple[Any, ...] = ()
-    evaluate_every: int | None = None
-    early_stopping: int | None = None
-    on_nonfinite: str = "stop"
-    max_skips: int = 20
-    max_skips_in_a_row: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole = {"epochs": 1, "batch_size": 1, "accumulate": 1, "max_skips": 1, "max_skips_in_a_row": 1, "seed": 0}
-        real = {"learning_rate": (0, math.inf), "warmup": (0, 1), "weight_decay": (0, math.inf),
-                "label_smoothing": (0, 1), "dropout": (0, 1)}  # fmt: skip
-        for name in ("evaluate_every", "early_stopping"):
-            if getattr(self, name) is not None:
-                whole[name] = 1
-        for name, least in whole.items():
-            check_int(name, getattr(self, name), least)
-        if self.seed > MOST_SEED:
-            raise ParameterError(f"seed can't be {self.seed}", parameter="seed", expected=f"at most {MOST_SEED}")
-        for name, (low, high) in real.items():
-            check_float(name, getattr(self, name), low, high)
-        if self.learning_rate == 0:
-            raise ParameterError("a learning rate of 0 learns nothing", parameter="learning_rate", got=0)
-        names = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "decay": DECAY, "precision": PRECISIONS,
-                 "on_nonfinite": ON_NONFINITE}  # fmt: skip
-        for name, known in names.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in known:
-                raise UnknownNameError.among(name, value, known)
-        for name, cure in {"clip_norm": "None", "ema": "None"}.items():
-            if (value := getattr(self, name)) is not None:
-                check_float(name, value, 0, 1 if name == "ema" else math.inf)
-                if value == 0:
-                    raise ParameterError(f"{name} can't be 0", parameter=name, got=0, cure=cure)
-        _check_options("optimizer_options", self.optimizer_options, self.optimizer, OPTIMIZERS[self.optimizer])
-        _check_options("schedule_options", self.schedule_options, self.schedule, SCHEDULES[self.schedule])
-        _check_class_weights(self.class_weights)
-
-
-def _check_options(field: str, options: object, owner: str, known: tuple[str, ...]) -> None:
-    if not isinstance(options, Mapping):
-        raise ParameterError(f"{field} is a mapping", parameter=field, got=repr(options), expected="{name: number}")
-    for name, value in options.items():
-        if name not in known:
-            raise UnknownNameError.among(f"option of {owner}", name, known)
-        if name == "ns_steps":
-            check_int(f"{field}.{name}", value, 1)
-        else:
-            check_float(f"{field}.{name}", value, 0, 1 if name in BELOW_1 else math.inf)
-
-
-def _check_class_weights(weights: object) -> None:
-    if weights is None or weights == "balanced":
-        return
-    if not isinstance(weights, tuple) or not weights:
-        raise ParameterError(
-            "class_weights is a tuple of numbers", parameter="class_weights", got=repr(weights),
-            expected='one number above 0 for each class, "balanced", or None',
-        )  # fmt: skip
-    for weight in weights:
-        check_float("class_weights", weight, 0, math.inf)
-        if weight == 0:
-            raise ParameterError("class_weights of 0 can leave a batch without a loss", parameter="class_weights")
-
-
-def check_int(name: str, value: object, least: int) -> None:
-    """Raises ParameterError unless `value` is a true int (no bool, no float) of at least `least`."""
-    if type(value) is not int or value < least:
-        raise ParameterError(
-            f"{name} can't be {value!r}", parameter=name, got=f"{type(value).__name__} {value!r}",
-            expected=f"a whole number of at least {least}",
-        )  # fmt: skip
-
-
-def check_float(name: str, value: object, low: float, high: float) -> None:
-    """Raises ParameterError unless `value` is a finite number (no bool) with low <= value < high."""
-    if type(value) not in (int, float) or not _fits(value, low, high):  # type: ignore[arg-type]
-        raise ParameterError(
-            f"{name} can't be {value!r}", parameter=name, got=f"{type(value).__name__} {value!r}",
-            expected=f"a finite number, {low} <= {name}" + (f" < {high}" if math.isfinite(high) else ""),
-        )  # fmt: skip
-
-
-def _fits(value: float, low: float, high: float) -> bool:
-    try:
-        return math.isfinite(value) and low <= value < high
-    except OverflowError:  # a whole number beyond every float
-        return False
+    pattern: str | None = None
+    unpack: bool = False
+    generate: Callable[[Path], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -300,7 +133,7 @@ class Dataset:
         features: By name; the columns that `read` gives, no more and no fewer.
         inputs: Name of the feature that the model sees.
         label: Name of the feature that it predicts.
-        splits: By name; "train" and "test" at least.
+        splits: A rule by name, or one rule for all (see `datasets/splits.py`); "train" and "test" at least.
         recipe: How to train.
         nightly: When `train/<name>` runs by itself while `make serve` is up; None for never.
     """
@@ -311,7 +144,7 @@ class Dataset:
     features: Mapping[str, Feature]
     inputs: str
     label: str
-    splits: Mapping[str, Rows | Files]
+    splits: Splits
     recipe: Recipe = field(default_factory=Recipe)
     nightly: Nightly | None = None
 
@@ -327,9 +160,28 @@ class Dataset:
                 "class_weights has another length than the label has classes", parameter="class_weights",
                 got=len(weights), expected=len(classes),
             )  # fmt: skip
-        missing = {"train", "test"} - set(self.splits)
-        if missing:
-            raise SchemaError("a dataset has a train and a test split", expected=", ".join(sorted(missing)))
+        _check_splits(self.splits, self.features)
 
 
-RECIPE_FIELDS = tuple(f.name for f in fields(Recipe))
+def _check_splits(splits: Splits, features: Mapping[str, Feature]) -> None:
+    names = names_of(splits)
+    if missing := {"train", "test"} - set(names):
+        raise SchemaError(
+            "a dataset has a train and a test split", got=", ".join(names), expected=", ".join(sorted(missing))
+        )
+    for name, rule in splits.items() if isinstance(splits, Mapping) else ():
+        if not isinstance(rule, Rows | Files):
+            raise SchemaError(
+                f"split {name!r} has a rule for all splits", got=rule, expected="Rows or Files",
+                cure="splits=ByHash(...) itself, with a share for each split",
+            )  # fmt: skip
+    for name in columns_of(splits):
+        if name not in features:
+            raise SchemaError(f"splits need feature {name!r}, which isn't declared", got=", ".join(features))
+        feature = features[name]
+        if not isinstance(splits, ByTime) and np.dtype(feature.dtype).kind == "f":
+            raise SchemaError(
+                "rows are dealt out by whole numbers", field=name, got=feature.dtype, expected="an int dtype"
+            )
+        if not isinstance(splits, ByHash) and feature.shape:
+            raise SchemaError("rows are dealt out by one number each", field=name, got=feature.shape, expected="()")

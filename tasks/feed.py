@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import StoreError
+from datasets.splits import names_of
 from tasks.artifact import Artifact, Draft, Store
 from tasks.autotune import IN_PROCESS, RESIDENT, Setting, Trial, choose, tune, worker_settings
 from tasks.durable import read_json, write_bytes, write_json
@@ -35,7 +36,7 @@ def plan_input(job: Job, records: Artifact, report: Artifact) -> Artifact:
     """
     check_vouched(job.store, records, report)
     request = job.request
-    for split in request.dataset.splits:
+    for split in names_of(request.dataset.splits):
         columns(job.store, request, records, split)
     recipe = request.dataset.recipe
     steps = open_pipeline(job.store, request, records).order.total_steps(recipe.epochs)

@@ -37,7 +37,7 @@ INFRASTRUCTURE = frozenset(
         "tasks.stage",
     }
 )
-BY_VALUE = frozenset({"datasets.schema:Dataset", "datasets.schema:Recipe"})
+BY_VALUE = frozenset({"datasets.schema:Dataset", "datasets.recipe:Recipe"})
 """Plain data whose values are in the keys of the stages that read them: what checks the values decides no byte."""
 DYNAMIC = frozenset({"globals", "eval", "exec"})
 NEVER = frozenset({"__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING"})

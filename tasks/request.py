@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
-from datasets.schema import RECIPE_FIELDS, Dataset, Rows, check_int
+from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_int
 from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
@@ -92,8 +93,8 @@ def check(
     if checkpoint_every is not None:
         check_int("checkpoint_every", checkpoint_every, 1)
     check_int("keep_best", keep_best, 0)
-    train = known.splits["train"]
-    size = train.stop - train.start if isinstance(train, Rows) else train.count
+    train = known.splits["train"] if isinstance(known.splits, Mapping) else None
+    size = train.stop - train.start if isinstance(train, Rows) else train.count if isinstance(train, Files) else None
     if size is not None and recipe.batch_size > size:
         raise ParameterError(
             "a batch is larger than the train split", parameter="batch_size", got=recipe.batch_size,

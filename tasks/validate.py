@@ -14,6 +14,7 @@ import numpy as np
 
 from datasets.errors import SchemaError, SplitError
 from datasets.schema import Columns, Dataset, Feature
+from datasets.splits import names_of
 from tasks.artifact import Artifact, Draft
 from tasks.convert import ORIGIN, origin_of
 from tasks.durable import read_json, write_json
@@ -41,7 +42,7 @@ def validate_records(job: Job, records: Artifact) -> Artifact:
     def fill(draft: Draft) -> None:
         report: dict[str, Any] = {}
         with bar(job.stage, sum(split["rows"] for split in facts["splits"].values()), "examples") as progress:
-            for split in dataset.splits:
+            for split in names_of(dataset.splits):
                 summary = SplitSummary(split, dataset.features, origins[split])
                 for columns in open_split(folder, facts, split, dataset.features).blocks():
                     summary.add(columns)
@@ -187,7 +188,7 @@ def _check_classes(dataset: Dataset, report: dict[str, Any]) -> None:
 
 def _reads(run: Run) -> dict[str, Any]:
     dataset = run.request.dataset
-    return {"features": dataset.features, "label": dataset.label, "splits": sorted(dataset.splits)}
+    return {"features": dataset.features, "label": dataset.label, "splits": sorted(names_of(dataset.splits))}
 
 
 validate = Stage("validate", validate_records, _reads, libraries=("numpy", "array-record", "chex"))

@@ -13,7 +13,7 @@ import pytest
 import toy
 
 from datasets.errors import GristmillError, SchemaError, SplitError
-from datasets.schema import Block, Columns, Feature, Files, Rows
+from datasets.schema import Block, ByFraction, ByHash, ByTime, Columns, Feature, Files, Rows
 from tasks import convert as stage
 from tasks.artifact import Artifact, Store
 from tasks.convert import ORIGIN, ROWS_PER_RECORD, origin_of
@@ -123,6 +123,59 @@ def test_an_empty_or_short_split_is_named(tmp_path: Path, splits: Any, said: str
         convert(tmp_path, read=toy.reader_of(toy.pictures()), splits=splits)
     assert not list(tmp_path.glob("records/*/*"))
     assert not list((tmp_path / "tmp").iterdir())
+
+
+LABELS: np.ndarray = toy.pictures(700)["label"]
+RULES: dict[str, Any] = {
+    "fraction": ByFraction({"train": 0.7, "test": 0.2}, seed=1),
+    "stratified": ByFraction({"train": 0.7, "test": 0.2}, seed=1, stratify="label"),
+    "hash": ByHash("user", {"train": 0.7, "test": 0.2}),
+    "time": ByTime("user", {"train": (None, 20), "test": (25, None)}),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("block", [64, 333])
+def test_a_rule_for_all_splits_deals_out_rows_with_their_origin(tmp_path: Path, rule: str, block: int) -> None:
+    columns = numbered(700, user=np.random.default_rng(0).integers(0, 30, 700).astype(np.int32))
+    features = {
+        "image": Feature("uint8", (9, 8, 1)), "label": Feature("int32", classes=toy.CLASSES), "user": Feature("int32"),
+    }  # fmt: skip
+    read = files_reader(columns, {"a": 300, "b": 400}, block)
+    records, request = convert(tmp_path, read=read, features=features, splits=RULES[rule])
+    origin = read_json(Store(tmp_path).path(records) / ORIGIN)
+    got = {split: rows_of(request, records, split) for split in ("train", "test")}
+    rows = {split: numbers(got[split]) for split in got}
+    for split, part in got.items():
+        for name, column in columns.items():
+            np.testing.assert_array_equal(part[name], column[rows[split]])
+        places = [origin_of(origin[split], i) for i in range(len(rows[split]))]
+        assert places == [("a", row) if row < 300 else ("b", row - 300) for row in rows[split]]
+    assert not set(rows["train"]) & set(rows["test"])
+    users = {split: set(columns["user"][rows[split]].tolist()) for split in got}
+    if rule in {"fraction", "stratified"}:
+        assert (len(rows["train"]), len(rows["test"])) == (490, 140) if rule == "fraction" else (490, 141)
+    if rule == "stratified":
+        for kind in range(3):
+            assert (LABELS[rows["train"]] == kind).sum() == round((kind == LABELS).sum() * 0.7)
+    if rule == "hash":
+        assert not users["train"] & users["test"]
+    if rule == "time":
+        assert users == {"train": set(range(20)), "test": set(range(25, 30))}
+
+
+def test_a_split_by_fraction_that_gets_no_row_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SplitError, match=r"'test' has 0 records: 200 x 0.001"):
+        convert(tmp_path, read=toy.reader_of(toy.pictures()), splits=ByFraction({"train": 0.999, "test": 0.001}))
+    assert not list(tmp_path.glob("records/*/*"))
+
+
+@pytest.mark.parametrize("rule", [ByHash("user", {"train": 0.5, "test": 0.5}), ByFraction({"train": 0.5, "test": 0.5},
+                                                                                         stratify="user")])  # fmt: skip
+def test_a_key_column_that_the_reader_does_not_give_is_named(tmp_path: Path, rule: Any) -> None:
+    features = {**toy.dataset().features, "user": Feature("int32")}
+    with pytest.raises(SchemaError, match="'user', which decides the split"):
+        convert(tmp_path, read=toy.reader_of(toy.pictures()), features=features, splits=rule)
 
 
 # --------------------------------------------------------------------------------------------------------------- origin
