@@ -16,12 +16,14 @@ from prefect.deployments.runner import RunnerDeployment
 from flows.train import train
 from tasks.backlog import settle_abandoned_runs, skip_missed_nights
 from tasks.serving import deployment_options, keep
+from tasks.zombies import watch_for_zombies
 
 
 def deployments() -> int:
     """Runs what is triggered until a signal; runs that a crash of the machine left behind are settled first."""
     settle_abandoned_runs()
     skip_missed_nights()
+    watch_for_zombies()
     served = [cast(RunnerDeployment, train.to_deployment(**options)) for options in deployment_options()]
     serve(*served, pause_on_shutdown=False, limit=4)
     return 0
