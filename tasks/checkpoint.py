@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ from tasks import durable, leaves, retention, snapshot
 from tasks.leaves import Leaf
 from tasks.lock import Lock
 from tasks.retention import Retention, Warn
+from tasks.snapshot import Manifest
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +88,7 @@ class Checkpoints:
         self._blocked_s, self._written = 0.0, (0, 0.0, 0)
         self._retention, self._warn = Retention(keep_last, keep_best, metric, mode), warn
         self._pending: futures.Future[None] | None = None
+        self._under_way: dict[int, Manifest] = {}
         with _explained("the folder for checkpoints can't be used", self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             self._lock = _only_writer(self.root)
@@ -140,6 +143,7 @@ class Checkpoints:
                 "meta is JSON, and metrics are numbers", checkpoint=self.root, step=step, got=error
             ) from error
         arrays = leaves.to_host(state)
+        self._under_way = {step: Manifest(step, {n: v for n, v in scores.items() if math.isfinite(v)}, {})}
         self._pending = self._writer.submit(self._write, started, step, arrays, meta, scores)
         blocked = time.perf_counter() - started
         self._blocked_s += blocked
@@ -181,7 +185,7 @@ class Checkpoints:
 
     def would_be_best(self, metrics: Mapping[str, float]) -> bool:
         """Whether a step with these metrics would be kept for them, whatever comes later."""
-        return self._retention.would_be_best(self._kept, metrics)
+        return self._retention.would_be_best({**self._under_way, **self._kept}, metrics)
 
     def best(self) -> int | None:
         """The committed step with the best metric; None if none has a finite one."""

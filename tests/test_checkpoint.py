@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,41 @@ def test_best_and_latest_are_both_kept(tmp_path: Path) -> None:
         found = checkpoints.restore_latest(ABSTRACT)
         assert found is not None
         assert found.step == 600
+
+
+def test_the_save_under_way_counts_for_what_is_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, write = threading.Event(), snapshot.write
+
+    def waiting(*arguments: Any) -> Any:
+        go_on.wait(30)
+        return write(*arguments)
+
+    monkeypatch.setattr(snapshot, "write", waiting)
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        assert checkpoints.would_be_best({"loss": 0.3})
+        checkpoints.save(1, state_at(1), meta={}, metrics={"loss": 0.2})
+        assert not checkpoints.would_be_best({"loss": 0.3})
+        assert checkpoints.would_be_best({"loss": 0.1})
+        go_on.set()
+        checkpoints.wait()
+        assert not checkpoints.would_be_best({"loss": 0.3})
+        checkpoints.save(2, state_at(2), meta={}, metrics={"loss": float("nan")})
+        assert checkpoints.would_be_best({"loss": 0.1})
+
+
+def test_what_a_checkpoint_refers_to_is_checked_with_it(root: Path) -> None:
+    warnings: list[str] = []
+
+    def check(meta: Any) -> None:
+        if meta["at"] == 20:
+            raise CheckpointCorrupt("the log is cut", file="log")
+
+    with Checkpoints(root, warn=warnings.append) as checkpoints:
+        found = checkpoints.restore_latest(ABSTRACT, check)
+        assert found is not None
+        assert found.step == 10
+        assert checkpoints.steps() == [10]
+    assert "the log is cut" in warnings[0]
 
 
 @pytest.mark.parametrize("step", [20, 15, 0])
