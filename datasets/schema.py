@@ -12,11 +12,12 @@ from datasets.checks import check_float, check_int
 from datasets.errors import ParameterError, SchemaError
 from datasets.nightly import Nightly
 from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe
-from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, names_of
+from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, looks_at_one_row, names_of
+from datasets.validation import Validation
 
 __all__ = [
     "MOST_SEED", "OPTIMIZERS", "RECIPE_FIELDS", "SCHEDULES", "Block", "ByFraction", "ByHash", "ByTime", "Columns",
-    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "check_float",
+    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "Validation", "check_float",
     "check_int",
 ]  # fmt: skip
 
@@ -82,7 +83,7 @@ class RawFile:
     """A raw file and the digest that it must have.
 
     Without a digest, a file in a local folder may change from run to run: its digest is taken when a run starts, and
-    decides what has to run again. A file that is downloaded must be pinned.
+    decides what has to run again. One that is downloaded over http is pinned by its first use in a store.
 
     Attributes:
         name: Of the file, without a compression suffix.
@@ -135,6 +136,9 @@ class Dataset:
         label: Name of the feature that it predicts.
         splits: A rule by name, or one rule for all (see `datasets/splits.py`); "train" and "test" at least.
         recipe: How to train.
+        by_file: Each raw file is converted by itself and once, and its shards are kept: for data that grows by files.
+            `read` is then given a folder with one of the files at a time; splits look at a row or its file.
+        validation: What is done about bad rows, leaks and drift.
         nightly: When `train/<name>` runs by itself while `make serve` is up; None for never.
     """
 
@@ -147,6 +151,8 @@ class Dataset:
     splits: Splits
     recipe: Recipe = field(default_factory=Recipe)
     nightly: Nightly | None = None
+    by_file: bool = False
+    validation: Validation = field(default_factory=Validation)
 
     def __post_init__(self) -> None:
         for role in (self.inputs, self.label):
@@ -161,6 +167,15 @@ class Dataset:
                 got=len(weights), expected=len(classes),
             )  # fmt: skip
         _check_splits(self.splits, self.features)
+        if self.by_file and not looks_at_one_row(self.splits):
+            raise SchemaError(
+                "files can't be converted one by one: a row's split depends on the other rows", got=self.splits,
+                expected="Files, ByHash or ByTime", cure="by_file=False, or another rule",
+            )  # fmt: skip
+        if unknown := set(self.validation.drift) - set(self.features):
+            raise SchemaError(
+                "drift of a feature that isn't declared", field=min(unknown), got=", ".join(self.features)
+            )
 
 
 def _check_splits(splits: Splits, features: Mapping[str, Feature]) -> None:

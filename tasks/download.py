@@ -60,6 +60,8 @@ def fetch_file(
     425 or 429, refuses, times out or breaks off is asked again with growing, jittered pauses; one that answers anything
     else is left for the next.
 
+    Without a digest, any body is taken that is certain to be whole and isn't a web page in front of other data.
+
     Args:
         file: What to fetch.
         mirrors: Base addresses, http or https.
@@ -80,7 +82,7 @@ def fetch_file(
         StoreError: The target can't be written.
     """
     final = target / file.name
-    if final.is_file() and _difference(file, *_content(final, None, file.bytes)) is None:
+    if file.sha256 and final.is_file() and _difference(file, *_content(final, None, file.bytes)) is None:
         return final
     rng = rng or random.Random()  # noqa: S311 - jitter
     tried: list[tuple[str, MirrorFailed]] = []
@@ -122,7 +124,20 @@ def copy_local(folder: Path, file: RawFile, suffix: str, target: Path) -> Path:
         TransientError: The disk had trouble.
         StoreError: The target can't be written.
     """
-    source = raw.find(folder, file.name, suffix)
+    return copy_file(raw.find(folder, file.name, suffix), file, target)
+
+
+def copy_file(source: Path, file: RawFile, target: Path) -> Path:
+    """Puts the uncompressed content of `source` into `target` under the raw file's name, verified.
+
+    It is copied and never linked: what is edited in place later must not change what was stored.
+
+    Raises:
+        FetchError: It isn't the pinned file.
+        DataFormatError: It is a damaged gzip file.
+        TransientError: The disk had trouble.
+        StoreError: The target can't be written.
+    """
     with _disk_errors(target / file.name):
         (target / file.name).parent.mkdir(parents=True, exist_ok=True)
         difference = _place(source, file, target / file.name)
@@ -145,6 +160,18 @@ def pinned(folder: Path, file: RawFile, suffix: str) -> RawFile:
     return RawFile(file.name, digest, size)
 
 
+def digest_of(path: Path) -> tuple[str, int]:
+    """SHA-256 and size of the uncompressed content of a file.
+
+    Raises:
+        DataFormatError: It is a damaged gzip file.
+        TransientError: The disk had trouble.
+        StoreError: It can't be read.
+    """
+    with _disk_errors(path):
+        return _content(path, None, sys.maxsize)
+
+
 def _not_pinned(source: Path, file: RawFile, difference: str) -> FetchError:
     return FetchError(
         "raw file isn't the one that the dataset pins", file=source,
@@ -160,7 +187,10 @@ def _fetch_patiently(
     for attempt in range(1, attempts + 1):
         try:
             certain = _download(url, part, _largest_body(file), progress)
-            reason = _check_and_place(part, file, final, suffix)
+            if certain or file.sha256:
+                reason = _check_and_place(part, file, final, suffix)
+            else:
+                reason = "without a pinned digest, a body must come in one piece from a server that says how long it is"
             _empty(part)
             if reason is None:
                 return
@@ -246,14 +276,26 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 def _check_and_place(part: Path, file: RawFile, final: Path, suffix: str) -> str | None:
     with part.open("rb") as body:
-        start = body.read(4)
+        start = body.read(256)
+    if not file.sha256 and (reason := _no_data(start, file.name, suffix)):
+        return reason
     try:
-        difference = _place(part, file, final)
+        difference = _place(part, file if file.sha256 else RawFile(file.name, *digest_of(part)), final)
     except DataFormatError as error:
         return f"{error.what} ({part.stat().st_size} bytes)"
     if difference and suffix == ".gz" and not start.startswith(raw.GZIP_MAGIC):
-        return f"body is not gzip (starts {start!r}), {difference}"
+        return f"body is not gzip (starts {start[:4]!r}), {difference}"
     return difference
+
+
+def _no_data(start: bytes, name: str, suffix: str) -> str | None:
+    """Why the first bytes of a body can't be those of a raw file whose digest nobody knows."""
+    if suffix == ".gz" and not start.startswith(raw.GZIP_MAGIC):
+        return f"body is not gzip (starts {start[:4]!r})"
+    page = start.lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    if page and not name.lower().endswith((".html", ".htm")):
+        return "body is a web page"
+    return None
 
 
 def _place(source: Path, file: RawFile, final: Path) -> str | None:
@@ -294,6 +336,8 @@ def _difference(file: RawFile, digest: str, size: int) -> str | None:
 
 
 def _largest_body(file: RawFile) -> int:
+    if not file.sha256:
+        return sys.maxsize
     # What deflate can't shrink it stores with a few bytes a block; a little more leaves room for error pages.
     return file.bytes + file.bytes // 1000 + (1 << 16)
 

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import shutil
 import threading
+import uuid
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,15 +14,18 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import toy
 
 import datasets
-from datasets.errors import FetchError
-from datasets.schema import Dataset, Source
+from datasets.errors import FetchError, ParameterError
+from datasets.schema import Dataset, RawFile, Source
 from tasks import fetch as stage
 from tasks import request as requests
 from tasks.fetch import fetch_raw, local_folder, prepared
+from tasks.request import Request
+from tasks.sources_remote import RemoteFile, download
 
 
 @pytest.fixture
@@ -140,3 +147,260 @@ def test_the_folder_that_ships_is_used_unless_another_is_given(tmp_path: Path) -
     made = datasets.load("mnist")
     assert local_folder(toy.request_for(tmp_path, made)) == datasets.FOLDER / "bundled/mnist-10k"
     assert local_folder(toy.request_for(tmp_path, made, tmp_path)) == tmp_path
+
+
+# -------------------------------------------------------------------------------- files that no list names
+
+
+def known_as(monkeypatch: pytest.MonkeyPatch, source: Source) -> Dataset:
+    made = toy.dataset(source)
+    monkeypatch.setattr(requests.datasets, "load", lambda name: made)
+    return made
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Path:
+    for name in ("day-1.csv", "day-2.csv", "_SUCCESS"):
+        (tmp_path / "nights").mkdir(exist_ok=True)
+        (tmp_path / "nights" / name).write_bytes(name.encode())
+    return tmp_path / "nights"
+
+
+def fetched(request: Request, key: str = "fetch-1") -> tuple[dict[str, bytes], dict[str, Any]]:
+    job = toy.job(request, "fetch", key)
+    raw = fetch_raw(job)
+    files = toy.files_below(job.store.path(raw))
+    assert files.pop("manifest.json")
+    return files, job.store.facts(raw)["files"]
+
+
+@pytest.mark.parametrize("by", ["source", "raw"])
+def test_a_folder_is_walked_when_a_run_starts(
+    tmp_path: Path, nights: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    known_as(monkeypatch, Source(folder=str(nights) if by == "source" else None, pattern="day-*.csv"))
+    raw = nights if by == "raw" else None
+    first = prepared("toy", raw=raw, store=tmp_path / "store")
+    assert [file.name for file in first.dataset.source.files] == ["day-1.csv", "day-2.csv"]
+    assert fetched(first)[0] == {"day-1.csv": b"day-1.csv", "day-2.csv": b"day-2.csv"}
+    (nights / "day-3.csv").write_bytes(b"three")
+    second = prepared("toy", raw=raw, store=tmp_path / "store")
+    assert set(fetched(second, "fetch-2")[1]) == {"day-1.csv", "day-2.csv", "day-3.csv"}
+    assert toy.key_parts(stage.fetch, first) != toy.key_parts(stage.fetch, second)
+
+
+def test_the_key_of_a_folder_knows_contents_and_names_but_no_paths(
+    tmp_path: Path, nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_as(monkeypatch, Source(folder=str(nights), pattern="**"))
+    before = toy.key_parts(stage.fetch, prepared("toy"))
+    moved = nights.rename(tmp_path / "moved")
+    assert toy.key_parts(stage.fetch, prepared("toy", raw=moved)) == before
+    (moved / "day-1.csv").write_bytes(b"DAY-1.csv")
+    edited = toy.key_parts(stage.fetch, prepared("toy", raw=moved))
+    assert edited != before
+    (moved / "day-1.csv").rename(moved / "day-9.csv")
+    assert toy.key_parts(stage.fetch, prepared("toy", raw=moved)) not in (before, edited)
+
+
+def test_what_was_stored_does_not_change_when_the_folder_does(
+    tmp_path: Path, nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_as(monkeypatch, Source(folder=str(nights), pattern="**"))
+    request = prepared("toy", store=tmp_path / "store")
+    job = toy.job(request, "fetch")
+    raw = fetch_raw(job)
+    with (nights / "day-1.csv").open("r+b") as file:  # in place, as an editor may do it
+        file.write(b"xxx")
+    job.store.verify(raw)
+
+
+@pytest.mark.parametrize("change", ["edited", "removed"])
+def test_a_file_that_changes_between_start_and_copy_is_named(
+    tmp_path: Path, nights: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    known_as(monkeypatch, Source(folder=str(nights), pattern="**"))
+    request = prepared("toy", store=tmp_path / "store")
+    path = nights / "day-2.csv"
+    path.unlink() if change == "removed" else path.write_bytes(b"DAY-2.csv")
+    with pytest.raises(FetchError, match=r"day-2\.csv"):
+        fetched(request)
+    assert nothing_is_left(tmp_path / "store")
+
+
+def test_archives_are_unpacked_and_known_by_their_own_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    with zipfile.ZipFile(tmp_path / "in" / "cats.zip", "w") as archive:
+        archive.writestr("tabby/1.png", b"one")
+    digest = hashlib.sha256((tmp_path / "in" / "cats.zip").read_bytes()).hexdigest()
+    known_as(monkeypatch, Source(folder=str(tmp_path / "in"), pattern="*.zip", unpack=True))
+    request = prepared("toy", store=tmp_path / "store")
+    assert fetched(request) == ({"cats/tabby/1.png": b"one"}, {"cats.zip": digest})
+    packed = replace(request.dataset, source=replace(request.dataset.source, unpack=False))
+    assert toy.key_parts(stage.fetch, replace(request, dataset=packed)) != toy.key_parts(stage.fetch, request)
+
+
+def test_a_pattern_over_http_is_refused(monkeypatch: pytest.MonkeyPatch, mirror: str) -> None:
+    known_as(monkeypatch, Source(mirrors=(mirror,), pattern="*.csv"))
+    with pytest.raises(ParameterError, match="a place whose files can be listed"):
+        prepared("toy")
+
+
+# ------------------------------------------------------------------------------------------------------------ generated
+
+
+def write_numbers(folder: Path, *, count: int) -> None:
+    (folder / "deep").mkdir()
+    for i in range(count):
+        (folder / "deep" / f"{i}.txt").write_text(str(i))
+
+
+def test_raw_files_that_code_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as(monkeypatch, Source(generate=partial(write_numbers, count=2)))
+    request = prepared("toy", store=tmp_path / "store")
+    files, digests = fetched(request)
+    assert files == {"deep/0.txt": b"0", "deep/1.txt": b"1"}
+    assert digests["deep/1.txt"] == hashlib.sha256(b"1").hexdigest()
+    more = replace(request.dataset, source=Source(generate=partial(write_numbers, count=3)))
+    assert toy.key_parts(stage.fetch, replace(request, dataset=more)) != toy.key_parts(stage.fetch, request)
+    assert "tests" not in str(toy.key_parts(stage.fetch, request)["generate"])  # no path
+
+
+def test_a_folder_given_replaces_the_generator(tmp_path: Path, nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as(monkeypatch, Source(generate=partial(write_numbers, count=2)))
+    request = prepared("toy", store=tmp_path / "store", raw=nights)
+    assert set(fetched(request)[0]) == {"_SUCCESS", "day-1.csv", "day-2.csv"}
+
+
+def test_a_generator_that_makes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as(monkeypatch, Source(generate=lambda folder: None))
+    with pytest.raises(FetchError, match="no raw file"):
+        fetched(prepared("toy", store=tmp_path / "store"))
+
+
+# ------------------------------------------------------------------------------------------- downloads without a digest
+
+
+def loose(source: Source) -> Source:
+    return replace(source, files=tuple(RawFile(file.name) for file in source.files))
+
+
+def test_a_download_without_a_digest_is_pinned_by_its_first_use(
+    tmp_path: Path, source: Source, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_as(monkeypatch, replace(loose(source), mirrors=(mirror,)))
+    request = prepared("toy", store=tmp_path / "store")
+    files, digests = fetched(request)
+    assert files == toy.files_below(tmp_path / "raw")
+    assert digests == {file.name: file.sha256 for file in source.files}
+    assert set(json.loads((tmp_path / "store" / "raw" / "toy" / "first_use.json").read_text())) == set(digests)
+    again = prepared("toy", store=tmp_path / "store")
+    assert toy.key_parts(stage.fetch, again) == toy.key_parts(stage.fetch, request)
+    shutil.rmtree(tmp_path / "store" / "raw" / "toy" / "fetch-1")
+    (tmp_path / "mirror" / f"{toy.LABELS}.gz").write_bytes(gzip.compress(b"other"))
+    with pytest.raises(FetchError, match="changed upstream since its first use") as caught:
+        fetched(again)
+    assert caught.value.facts["file"] == toy.LABELS
+    assert hashlib.sha256(b"other").hexdigest() in str(caught.value.facts["got"])
+
+
+@pytest.mark.parametrize(("body", "reason"), [(b"<!DOCTYPE html><p>maintenance", "not gzip"), (b"\0" * 20, "not gzip")])
+def test_a_body_that_can_be_no_data_is_not_taken(
+    tmp_path: Path, source: Source, mirror: str, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mirror" / f"{toy.IMAGES}.gz").write_bytes(body)
+    known_as(monkeypatch, replace(loose(source), mirrors=(mirror,)))
+    with pytest.raises(FetchError, match=reason):
+        fetched(prepared("toy", store=tmp_path / "store"))
+    assert not (tmp_path / "store" / "raw" / "toy" / "first_use.json").exists()
+
+
+def test_a_web_page_in_place_of_a_table_is_not_taken(
+    tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mirror" / "a.csv").write_bytes(b"\n<HTML><body>moved")
+    known_as(monkeypatch, Source((RawFile("a.csv"),), mirrors=(mirror,), suffix=""))
+    with pytest.raises(FetchError, match="web page"):
+        fetched(prepared("toy", store=tmp_path / "store"))
+
+
+def test_what_is_in_the_store_is_not_downloaded_again(
+    tmp_path: Path, source: Source, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_as(monkeypatch, replace(source, mirrors=(mirror,)))
+    request = prepared("toy", store=tmp_path / "store")
+    before = fetched(request)
+    for path in (tmp_path / "mirror").iterdir():
+        path.unlink()
+    assert fetched(request, "fetch-2") == before
+    damaged = tmp_path / "store" / "raw" / "toy" / "fetch-1" / toy.IMAGES
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    (tmp_path / "store" / "raw" / "toy" / "fetch-2" / toy.IMAGES).unlink()
+    with pytest.raises(FetchError, match="404"):
+        fetched(request, "fetch-3")
+
+
+# -------------------------------------------------------------------------------------------------------- object stores
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    url = f"memory://bucket-{uuid.uuid4().hex}"
+    put(url, "day-1.csv", b"one")
+    put(url, "day-2.csv", b"two")
+    yield url
+    fsspec.filesystem("memory").rm(url.removeprefix("memory:/"), recursive=True)
+
+
+def put(url: str, name: str, content: bytes) -> None:
+    fsspec.filesystem("memory").pipe(f"{url.removeprefix('memory:/')}/{name}", content)
+
+
+def test_a_new_object_is_a_new_run_that_downloads_only_it(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known_as(monkeypatch, Source(mirrors=(bucket,), pattern="day-*.csv"))
+    first = prepared("toy", store=tmp_path / "store")
+    assert fetched(first)[0] == {"day-1.csv": b"one", "day-2.csv": b"two"}
+    assert toy.key_parts(stage.fetch, prepared("toy")) == toy.key_parts(stage.fetch, first)
+    put(bucket, "day-3.csv", b"three")
+    second = prepared("toy", store=tmp_path / "store")
+    assert toy.key_parts(stage.fetch, second) != toy.key_parts(stage.fetch, first)
+    asked: list[str] = []
+
+    def noted(url: str, remote: RemoteFile, *more: Any) -> RawFile:
+        asked.append(remote.name)
+        return download(url, remote, *more)
+
+    monkeypatch.setattr(stage, "download", noted)
+    assert fetched(second, "fetch-2")[0] == {"day-1.csv": b"one", "day-2.csv": b"two", "day-3.csv": b"three"}
+    assert asked == ["day-3.csv"]
+
+
+def test_a_changed_object_is_a_new_run(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as(monkeypatch, Source((RawFile("day-1.csv"),), mirrors=(bucket,)))
+    first = prepared("toy", store=tmp_path / "store")
+    assert fetched(first)[0] == {"day-1.csv": b"one"}
+    put(bucket, "day-1.csv", b"ONE")
+    assert fetched(first, "fetch-2")[0] == {"day-1.csv": b"one"}  # what the run saw is in the store
+    with pytest.raises(FetchError, match="changed since the run started"):
+        fetched(replace(first, store=tmp_path / "other"))
+    second = prepared("toy", store=tmp_path / "store")
+    assert fetched(second, "fetch-3")[0] == {"day-1.csv": b"ONE"}
+    assert toy.key_parts(stage.fetch, second) != toy.key_parts(stage.fetch, first)
+
+
+def test_a_pinned_object_must_be_what_is_pinned(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = RawFile("day-1.csv", hashlib.sha256(b"one").hexdigest(), 3)
+    known_as(monkeypatch, Source((pin,), mirrors=(bucket,)))
+    assert fetched(prepared("toy", store=tmp_path / "a"))[1] == {"day-1.csv": pin.sha256}
+    put(bucket, "day-1.csv", b"ONE")
+    with pytest.raises(FetchError, match="isn't the file that the dataset pins") as caught:
+        fetched(prepared("toy", store=tmp_path / "b"))
+    assert pin.sha256 in caught.value.facts["expected"]
+
+
+def test_an_object_store_has_no_mirrors(bucket: str, mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as(monkeypatch, Source((RawFile("a"),), mirrors=(mirror, bucket)))
+    with pytest.raises(ParameterError, match="no mirrors"):
+        prepared("toy")
