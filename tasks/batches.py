@@ -7,10 +7,12 @@ of the data, drops elements that a transform turned into None, and leaves worker
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import multiprocessing
 import os
 import queue
+import secrets
 import threading
 import time
 import traceback
@@ -18,7 +20,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, shared_memory
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +33,7 @@ from datasets.errors import GristmillError, ParameterError, PipelineError
 from datasets.schema import Columns, check_float, check_int
 
 _POLL = 1.0  # seconds between looks at the workers while a batch is awaited
+_GRACE = 3.0  # seconds that workers get to end by themselves
 
 
 class Batches(Iterator[Columns]):
@@ -61,15 +65,19 @@ class Batches(Iterator[Columns]):
         self._where, self._timeout = where, timeout
         self._caller: ThreadPoolExecutor | None = None
         self._closed = False
+        if not threads and not workers:  # Grain's iterator costs as much as gathering a small batch
+            self._iterator: Any = _InTurn(dataset)
+            return
         buffer = max(threads, prefetch) if threads else 0
         stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer))
         if workers:
             if not flags.FLAGS.is_parsed():  # Grain reads them when a worker starts, and only absl.app parses them
                 flags.FLAGS.mark_as_parsed()
             options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=max(1, prefetch))
-            stream = stream.mp_prefetch(options, worker_init_fn=start_worker)
+            self._shared = f"gristmill-{secrets.token_hex(6)}-"
+            stream = stream.mp_prefetch(options, worker_init_fn=functools.partial(start_worker, shared=self._shared))
             self._caller = ThreadPoolExecutor(1, thread_name_prefix="gristmill-feed")
-        self._iterator: Any = iter(stream)
+        self._iterator = iter(stream)
 
     def __enter__(self) -> Batches:
         return self
@@ -125,7 +133,9 @@ class Batches(Iterator[Columns]):
         if self._closed:
             return
         self._closed = True
-        for started in _started(self._iterator, wait=True):
+        everyone = _started(self._iterator, wait=True)
+        _end_workers(everyone)
+        for started in everyone:
             worker = _worker_of(started)
             if worker.status == 0:
                 # Grain's close would wait for its thread, which waits for this worker; without one the thread ends.
@@ -141,6 +151,7 @@ class Batches(Iterator[Columns]):
         if self._caller:
             self._caller.shutdown(wait=True, cancel_futures=True)
             gc.collect()  # Grain's iterators lie in cycles, and what they hold in shared memory goes with them
+            _unlink(self._shared)
 
     def _next(self) -> Columns:
         if self._caller is None:
@@ -150,6 +161,7 @@ class Batches(Iterator[Columns]):
             element = self._await(self._caller.submit(_next_or_end, self._iterator))
         except BaseException as error:
             traceback.clear_frames(error.__traceback__)  # they hold batches, and those hold shared memory
+            error.__traceback__ = None  # of our own waiting thread; a worker's is in the message
             raise
         # What a worker sends lies in shared memory that goes away with its array: a plain copy may outlive it.
         return {name: np.array(value, subok=False) for name, value in element.items()}
@@ -168,6 +180,23 @@ class Batches(Iterator[Columns]):
             gone = status is not None
             if time.monotonic() > deadline:
                 raise PipelineError("no batch came from the workers", waited=f"{self._timeout} s")
+
+
+class _InTurn:
+    """The elements of a Grain dataset, each made when it is asked for."""
+
+    def __init__(self, dataset: grain.MapDataset) -> None:
+        self._dataset, self._index = dataset, 0
+
+    def __next__(self) -> Columns:
+        element = self._dataset[self._index]
+        if element is None:  # what Grain's own iterator skips
+            raise _Ended
+        self._index += 1
+        return element
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 class _Ended(Exception):  # noqa: N818 - a Future can't carry StopIteration
@@ -208,18 +237,54 @@ def _worker_of(started: Any) -> _Worker:  # noqa: ANN401
     return _Worker(iterator, None if process is None else process.exitcode)
 
 
+def _end_workers(everyone: list[Any]) -> None:
+    """Ends workers, at once where a few seconds don't do: at low priority on a busy machine one may not get to it.
+
+    Grain would wait 25 s for each, and then not for its end. What a killed worker had in shared memory has a name that
+    is known here.
+    """
+    workers = [_worker_of(started).iterator for started in everyone]
+    processes = [(w, w._prefetch_process) for w in workers if getattr(w, "_prefetch_process", None) is not None]
+    for worker, _ in processes:
+        worker._prefetch_should_stop.set()
+    deadline = time.monotonic() + _GRACE
+    for _, process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
 def _left_with(iterator: Any) -> int | None:  # noqa: ANN401
     """Exit status of a worker that is gone, if one is."""
     statuses = (_worker_of(started).status for started in _started(iterator))
     return next((status for status in statuses if status is not None), None)
 
 
-def start_worker(index: int, count: int) -> None:
-    """Runs first in each worker: low priority, and an end when the parent ends, however it ends."""
+def start_worker(index: int, count: int, *, shared: str) -> None:
+    """Runs first in each worker: low priority, and an end when the parent ends, however it ends.
+
+    Args:
+        index: Of this worker.
+        count: Of all workers.
+        shared: Start of the names of what it puts into shared memory, by which the parent finds what a worker that was
+            killed had not yet handed over.
+    """
     os.nice(19)
+    shared_memory._SHM_NAME_PREFIX = f"/{shared}"  # pyright: ignore[reportAttributeAccessIssue]
+    shared_memory._SHM_SAFE_NAME_LENGTH = len(shared) + 17  # pyright: ignore[reportAttributeAccessIssue]
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="gristmill-watch").start()
+
+
+def _unlink(prefix: str) -> None:
+    """Removes shared memory of workers that are gone; Linux shows it as files."""
+    for path in Path("/dev/shm").glob(f"{prefix}*"):  # noqa: S108 - no temporary file of ours
+        with contextlib.suppress(FileNotFoundError):
+            left = shared_memory.SharedMemory(path.name)
+            left.close()
+            left.unlink()
 
 
 def _end_with(sentinel: int) -> None:

@@ -49,7 +49,7 @@ class BlockCache:
         if missing.size:
             self._load(missing, needed, decoded)
         at = self._slot_of[record] * self._rows_per_record + row
-        return {name: np.take(values, at, axis=0) for name, values in self._arrays.items()}
+        return {name: values.take(at, axis=0, mode="clip") for name, values in self._arrays.items()}
 
     def _load(self, missing: np.ndarray, needed: np.ndarray, decoded: Decode) -> None:
         around = (np.arange(self._slots) + self._next) % self._slots

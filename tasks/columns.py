@@ -191,9 +191,11 @@ class MappedColumns:
         Raises:
             IndexError: An id is out of range.
         """
-        if ids.size and ids.min() < 0:  # np.take would count from the end
-            raise IndexError(f"row {ids.min()} of {self._rows}")
-        return {name: np.take(array, ids, axis=0) for name, array in self._arrays.items()}
+        if ids.size and ids.view(np.uint64).max() >= self._rows:  # seen as unsigned, a negative id is a huge one
+            raise IndexError(f"row {ids.min()} or {ids.max()} of {self._rows}")
+        # "clip" changes nothing, because the ids were checked, and is nearly twice as fast as the default, which
+        # checks each id again while it copies.
+        return {name: array.take(ids, axis=0, mode="clip") for name, array in self._arrays.items()}
 
     def verify(self, *, full: bool) -> None:
         """Checks that the files are there with their sizes, and with `full` also their digests.

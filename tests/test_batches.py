@@ -1,0 +1,77 @@
+"""Workers put away: whatever they were doing, and whatever they had in shared memory. Faults: see test_pipeline.py."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import grain
+import numpy as np
+import pytest
+from test_pipeline import HANG, SIZE, Memory, make, rows, tripping
+
+from datasets.errors import PipelineError
+from tasks import batches as module
+from tasks.batches import Batches
+from tasks.order import Order
+
+TOKEN = "0123456789ab"
+
+
+def shared() -> list[str]:
+    return [path.name for path in Path("/dev/shm").glob(f"gristmill-{TOKEN}-*")]
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """Never comes back from the image whose first pixel is 0."""
+
+    draws: ClassVar[int] = 0
+
+    def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        if (images[:, 0, 0, 0] == 0).any():
+            time.sleep(600)
+        return images
+
+
+def test_a_worker_that_never_comes_back_is_ended_too() -> None:
+    columns, order = rows(), Order(SIZE, 16, 3)
+    columns["image"][order.ids(1)[1][0], 0, 0, 0] = 0
+    before = multiprocessing.active_children()
+    with make(Memory(columns), augment=(Stuck(),)).iterate(0, 12, workers=1, prefetch=1) as batches:
+        next(batches)
+        started = time.monotonic()
+    assert time.monotonic() - started < HANG
+    assert multiprocessing.active_children() == before
+
+
+def test_what_was_made_and_never_asked_for_leaves_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.secrets, "token_hex", lambda count: TOKEN)
+    with make(Memory(rows())).iterate(0, 12, workers=1, prefetch=6) as batches:
+        next(batches)  # no worker starts before
+        deadline = time.monotonic() + HANG
+        while not shared():
+            assert time.monotonic() < deadline, "the worker made nothing"
+            time.sleep(0.05)
+    assert shared() == []
+
+
+def test_what_a_killed_worker_had_made_leaves_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.secrets, "token_hex", lambda count: TOKEN)
+    pipeline, step = tripping("kill")
+    with pytest.raises(PipelineError), pipeline.iterate(step - 3, 12, workers=1, prefetch=6) as batches:
+        list(batches)
+    assert shared() == []
+
+
+def test_without_threads_and_workers_an_element_is_made_when_it_is_asked_for() -> None:
+    made: list[int] = []
+    with Batches(grain.MapDataset.range(3).map(lambda i: made.append(int(i)) or {"i": np.array([i])})) as batches:
+        assert made == []
+        assert next(batches)["i"] == [0]
+        assert made == [0]
+        assert [int(batch["i"][0]) for batch in batches] == [1, 2]
+    assert made == [0, 1, 2]
