@@ -145,7 +145,7 @@ def write_capsule(
     described = leaves.describe(state)
     about = {
         "format": _FORMAT, "program": step.budget.name, "verdict": verdict.as_json(), "context": dict(context),
-        "ids": [_plain(x) for x in ids], "versions": _versions(), "state": described,
+        "ids": [_plain(x) for x in ids], "versions": versions(), "state": described,
         "batch": {name: hashlib.sha256(c.tobytes()).hexdigest() for name, c in columns.items()},
     }  # fmt: skip
     digest = hashlib.sha256(json.dumps(about, sort_keys=True, allow_nan=False).encode()).hexdigest()
@@ -210,7 +210,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what decides the numbers of a step: libraries, Python, machine and device."""
     device = jax.devices()[0]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "device": device.device_kind,

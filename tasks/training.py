@@ -38,6 +38,7 @@ from tasks.metric_log import MetricLog, Position, read_until
 from tasks.objective import Objective, class_weights
 from tasks.optimizers import averaged, learning_rates
 from tasks.pipeline import Pipeline
+from tasks.post_mortem import context
 from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.stage import Job
@@ -82,6 +83,7 @@ class Training:
     def __init__(self, job: Job, records: Artifact, setting: Setting, folder: Path) -> None:
         dataset, recipe = job.request.dataset, job.request.dataset.recipe
         self.job, self.dataset, self.recipe, self.folder, self.setting = job, dataset, recipe, folder, setting
+        self.records = records
         self.pipeline: Pipeline = open_pipeline(job.store, job.request, records, resident=setting.resident)
         self.total = self.pipeline.order.total_steps(recipe.epochs)
         classes = len(dataset.features[dataset.label].classes)
@@ -159,7 +161,8 @@ class Training:
     ) -> Carry:
         firewall = Firewall(
             self.step, every=FETCH_EVERY, folder=self.job.store.root / "capsules" / self.job.request.name,
-            context={"dataset": self.job.request.name, "changes": self.job.request.changed, "key": self.job.key},
+            context=context(self.job.request.name, self.recipe, self.total, self.objective.weights, self.records,
+                            self.job.components),
         )  # fmt: skip
         self.skipped = int(carry.skipped)
         pending: list[dict[str, jax.Array]] = []
