@@ -81,6 +81,9 @@ class Crop:
         return _windows(images, u, p, mirror=True)
 
 
+_CACHED = 100_000  # bytes of examples at a time: the processor's cache holds them, and the allocator has them ready
+
+
 def _windows(images: np.ndarray, u: np.ndarray, p: int, *, mirror: bool) -> np.ndarray:
     """Gives windows of the images' own size, at random places of the images padded by p; u = 0 is the top left."""
     count, height, width, channels = images.shape
@@ -89,8 +92,7 @@ def _windows(images: np.ndarray, u: np.ndarray, p: int, *, mirror: bool) -> np.n
     # of memory: one copy an example, however many rows it has. The row more below is for the last one's neighbours.
     row = (width + 2 * p) * channels
     start = place[:, 0] * row + place[:, 1] * channels
-    # A few examples at a time: memory that the processor's cache holds, and that the allocator hands out at once.
-    at_once = max(1, 100_000 // ((height + 2 * p + 1) * row * images.itemsize))
+    at_once = max(1, _CACHED // ((height + 2 * p + 1) * row * images.itemsize))
     padded = np.zeros((min(at_once, count), height + 2 * p + 1, width + 2 * p, channels), images.dtype)
     stretches = np.lib.stride_tricks.sliding_window_view(padded.reshape(len(padded), -1), height * row, axis=1)
     out = np.empty_like(images)
@@ -107,8 +109,11 @@ def _windows(images: np.ndarray, u: np.ndarray, p: int, *, mirror: bool) -> np.n
 def _mirror_border(padded: np.ndarray, height: int, width: int, p: int) -> None:
     padded[:, :p] = padded[:, 2 * p : p : -1]
     padded[:, p + height : p + height + p] = padded[:, p + height - 2 : height - 2 : -1]
-    padded[:, :, :p] = padded[:, :, 2 * p : p : -1]
-    padded[:, :, p + width :] = padded[:, :, p + width - 2 : width - 2 : -1]
+    # A pixel as one thing, so that a column of all rows and examples is one walk through memory.
+    pixels = padded[..., 0] if padded.shape[3] == 1 else padded.view(f"V{padded[0, 0, 0].nbytes}")[..., 0]
+    for x in range(p):
+        pixels[:, :, x] = pixels[:, :, 2 * p - x]
+        pixels[:, :, p + width + x] = pixels[:, :, p + width - 2 - x]
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,14 @@ class Flip:
         check_images(images, self)
         flipped = images.copy()
         chosen = np.flatnonzero(u[:, 0] < self.probability)
-        flipped[chosen] = images[chosen, :, ::-1]
+        at_once = max(1, _CACHED // max(1, images[:1].nbytes))
+        for first in range(0, len(chosen), at_once):
+            part = chosen[first : first + at_once]
+            straight = images[part]
+            mirrored = np.empty_like(straight)
+            for channel in range(images.shape[3]):  # whole pixels would be copied in steps of a few bytes
+                mirrored[..., channel] = straight[:, :, ::-1, channel]
+            flipped[part] = mirrored
         return flipped
 
 
@@ -195,14 +207,14 @@ class Noise:
         x ^= x >> np.uint64(31)
         scale = np.float32(self.std * 255 if images.dtype == np.uint8 else self.std)
         quarters = x.astype("<u8", copy=False).view("<u2")[:, :values]
-        noise = np.take(_normal_quantiles() * scale, quarters).reshape(images.shape)
+        noise = np.take(normal_quantiles() * scale, quarters).reshape(images.shape)
         if images.dtype == np.uint8:
             return np.clip(np.rint(images + noise), 0, 255).astype(np.uint8)
         return images + noise
 
 
 @cache
-def _normal_quantiles() -> np.ndarray:
+def normal_quantiles() -> np.ndarray:
     """float32 [65536]: the standard normal distribution in pieces of equal probability."""
     inverse = NormalDist().inv_cdf
     half = np.array([inverse((i + 0.5) / 65536) for i in range(32768)], np.float32)
