@@ -7,6 +7,7 @@
     |-- DataError                  the data is wrong: trying again can't help        (exit status 1, as all below)
     |   |-- FetchError             no mirror gave the pinned bytes
     |   |-- DataFormatError        a raw file isn't what its format says
+    |   |   `-- NoRecordsError     sound raw files, but not one record in them
     |   |-- SchemaError            records don't fit the dataset's features
     |   `-- SplitError             a split is empty or lacks a class
     |-- PipelineError              batches can't be made from these records
@@ -99,6 +100,10 @@ class FetchError(DataError):
 
 class DataFormatError(DataError):
     """A raw file isn't what its format says."""
+
+
+class NoRecordsError(DataFormatError):
+    """Raw files are sound but hold no record."""
 
 
 class SchemaError(DataError):

@@ -17,8 +17,8 @@ from datasets.validation import Validation
 
 __all__ = [
     "MOST_SEED", "OPTIMIZERS", "RECIPE_FIELDS", "SCHEDULES", "Block", "ByFraction", "ByHash", "ByTime", "Columns",
-    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "Validation", "check_float",
-    "check_int",
+    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "Validation",
+    "check_float", "check_int",
 ]  # fmt: skip
 
 Columns = dict[str, np.ndarray]

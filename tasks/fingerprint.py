@@ -32,6 +32,7 @@ INFRASTRUCTURE = frozenset(
         "tasks.durable",
         "tasks.fingerprint",
         "tasks.lock",
+        "tasks.pool",
         "tasks.progress",
         "tasks.request",
         "tasks.stage",

@@ -6,8 +6,9 @@ depend on the order in which a caller names the features, and with `rows_per_rec
 that any ArrayRecord reader can take apart with `np.frombuffer`. Records aren't compressed: with blocks of rows,
 zstd makes writing 8 times and reading 4 times slower, which costs more than the disk it saves.
 
-Shards are called `<split>-00000-of-00003.array_record`. All but the last hold the same number of rows, so a row's
-record is a division away.
+Shards are called `<split>-00000-of-00003.array_record`. Where a writer made them all, all but the last hold the same
+number of rows, so a row's record is a division away. Shards of several writers, a raw file each, may follow one another
+too; the last record of each may then be short.
 """
 
 from __future__ import annotations
@@ -242,15 +243,12 @@ class Shards:
         self.folder, self.shards, self.features = folder, tuple(shards), dict(features)
         self.rows_per_record, self.cache_bytes = rows_per_record, cache_bytes
         self._layout = Layout.of(features)
-        for shard in self.shards[:-1]:
-            if shard.rows % rows_per_record:
-                raise DataFormatError(
-                    "a shard before the last ends in a short record", file=shard.name, got=f"{shard.rows} rows",
-                    expected=f"a multiple of {rows_per_record}",
-                )  # fmt: skip
         records = [-(-shard.rows // rows_per_record) for shard in self.shards]
         self._first_record = np.cumsum([0, *records])
-        self._rows = sum(shard.rows for shard in self.shards)
+        self._first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
+        self._rows = int(self._first_row[-1])
+        # Shards of several raw files may each end in a record that isn't full
+        self._is_even = not any(shard.rows % rows_per_record for shard in self.shards[:-1])
         self._start()
         self.verify(full=False)
 
@@ -334,7 +332,14 @@ class Shards:
             if self._cache is None:
                 slots = max(1, self.cache_bytes // (self._layout.row_bytes * self.rows_per_record))
                 self._cache = BlockCache(self._layout, self.rows_per_record, slots, int(self._first_record[-1]))
-            return self._cache.read(ids, self._decoded)
+            return self._cache.read(self._places(ids), self._decoded)
+
+    def _places(self, ids: np.ndarray) -> np.ndarray:
+        """Where rows would be if every record were full: int64 [N], record x rows_per_record + row within it."""
+        if self._is_even:
+            return ids
+        shard = np.searchsorted(self._first_row, ids, side="right") - 1
+        return self._first_record[shard] * self.rows_per_record + ids - self._first_row[shard]
 
     def _decoded(self, records: np.ndarray) -> Iterator[Columns]:
         """Gives the rows of each of these records; they are sorted."""

@@ -16,9 +16,10 @@ from datasets.errors import SchemaError, SplitError
 from datasets.schema import Columns, Dataset, Feature
 from datasets.splits import names_of
 from tasks.artifact import Artifact, Draft
-from tasks.convert import ORIGIN, origin_of
+from tasks.dealing import ORIGIN, origin_of
 from tasks.durable import read_json, write_json
 from tasks.progress import bar
+from tasks.quarantine import bad_values
 from tasks.records import Shard, Shards
 from tasks.stage import Job, Run, Stage
 
@@ -116,11 +117,7 @@ class SplitSummary:
         )  # fmt: skip
 
     def _check_values(self, name: str, column: np.ndarray, feature: Feature) -> None:
-        low, high = feature.bounds
-        bad = np.zeros(column.shape, bool) if column.dtype.kind != "f" else ~np.isfinite(column)
-        with np.errstate(invalid="ignore"):
-            bad |= False if low is None else column < low
-            bad |= False if high is None else column > high
+        bad = bad_values(column, feature)
         if bad.any():
             rows = np.flatnonzero(bad.reshape(len(column), -1).any(axis=1))
             raise self._value_error(name, column, feature, bad, rows)

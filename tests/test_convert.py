@@ -13,7 +13,7 @@ import pytest
 import toy
 
 from datasets.errors import GristmillError, SchemaError, SplitError
-from datasets.schema import Block, ByFraction, ByHash, ByTime, Columns, Feature, Files, Rows
+from datasets.schema import Block, ByFraction, ByHash, ByTime, Columns, Feature, Files, Rows, Validation
 from tasks import convert as stage
 from tasks.artifact import Artifact, Store
 from tasks.convert import ORIGIN, ROWS_PER_RECORD, origin_of
@@ -157,7 +157,7 @@ def test_a_rule_for_all_splits_deals_out_rows_with_their_origin(tmp_path: Path, 
         assert (len(rows["train"]), len(rows["test"])) == (490, 140) if rule == "fraction" else (490, 141)
     if rule == "stratified":
         for kind in range(3):
-            assert (LABELS[rows["train"]] == kind).sum() == round((kind == LABELS).sum() * 0.7)
+            assert np.count_nonzero(LABELS[rows["train"]] == kind) == round(np.count_nonzero(kind == LABELS) * 0.7)
     if rule == "hash":
         assert not users["train"] & users["test"]
     if rule == "time":
@@ -239,6 +239,13 @@ def test_what_decides_the_bytes_is_in_the_key_and_nothing_else(tmp_path: Path) -
     assert parts(features={"image": replace(images, shape=(8, 9, 1)), "label": labels}) != parts()
     assert parts(splits={"train": Rows(0, 149), "test": Rows(150, 200)}) != parts()
     assert parts(read=toy.read_in_blocks(65)) != parts()
+    shares = {"train": 0.5, "test": 0.5}
+    dealt = [parts(splits=ByHash("label", one)) for one in (shares, dict(reversed(shares.items())))]
+    assert dealt[0] != dealt[1]
+    bounds = {"features": {"image": replace(images, high=9), "label": labels}}
+    aside = Validation("quarantine")
+    assert parts(validation=aside, **bounds) != parts(validation=aside) != parts()
+    assert parts(validation=replace(aside, leaks="warn")) == parts(validation=aside)
 
 
 # -------------------------------------------------------------------------------------------------------- wrong columns

@@ -16,7 +16,7 @@ from array_record.python import array_record_module  # pyright: ignore[reportAtt
 
 from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SchemaError, SplitError
 from datasets.schema import Columns, Feature
-from tasks.records import Shard, Shards, ShardWriter, write_shards
+from tasks.records import Shards, ShardWriter, write_shards
 
 FEATURES = {
     "image": Feature("uint8", (3, 2)),
@@ -313,9 +313,23 @@ def test_a_manifest_that_lies(tmp_path: Path) -> None:
         Shards(tmp_path, shorter, FEATURES, 8).read(np.array([97]))
     with pytest.raises(DataFormatError, match="another length"):
         Shards(tmp_path, shards.shards, FEATURES | {"more": Feature("uint8")}, 8).read(np.array([0]))
-    uneven = [Shard("x", 7, "", 0), *shards.shards]
-    with pytest.raises(DataFormatError, match="short record"):
-        Shards(tmp_path, uneven, FEATURES, 8)
+
+
+@pytest.mark.parametrize("cache", [1, 1 << 28])
+def test_shards_that_end_in_short_records_are_read_as_one(tmp_path: Path, cache: int) -> None:
+    columns, shards = [], []
+    for split, count in (("a", 17), ("b", 8), ("c", 3), ("d", 40)):
+        columns.append(rows(count, seed=count))
+        shards += write_shards(tmp_path, split, columns[-1:], FEATURES, rows_per_record=8, rows_per_shard=32)
+    whole = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+    joined = Shards(tmp_path, shards, FEATURES, 8, cache_bytes=cache)
+    assert len(joined) == 68
+    for ids in (np.arange(68), np.random.default_rng(0).permutation(68), np.array([16, 17, 24, 25, 27, 28, 67, 0])):
+        for name, got in joined.read(ids).items():
+            np.testing.assert_array_equal(got, whole[name][ids])
+    blocks = list(joined.blocks())
+    for name, column in whole.items():
+        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
 
 
 KILLED = """

@@ -111,7 +111,7 @@ REQUESTS: dict[str, tuple[Callable[[Request], Request], set[str]]] = {
     "raw folder": (lambda r: replace(r, raw=Path("elsewhere")), set()),
     "steps between checkpoints": (lambda r: replace(r, checkpoint_every=7), set()),
     "a text about the data": (dataset(about="Other words"), set()),
-    "order of names": (lambda r: dataset(splits={n: r.dataset.splits[n] for n in ("test", "train")})(r), set()),
+    "order of names": (lambda r: dataset(splits=dict(reversed(list(vars(r.dataset)["splits"].items()))))(r), set()),
     "mirrors": (lambda r: dataset(source=replace(r.dataset.source, mirrors=("http://127.0.0.1",)))(r), set()),
     "a recipe's value, given": (recipe(epochs=5), set()),
 }
@@ -173,7 +173,7 @@ CODE: dict[str, set[str]] = {
     "datasets.mnist:read": {"convert"},
     "datasets.readers.idx:PIECE": {"convert"},
     "datasets.readers.raw:opened": {"convert"},
-    "tasks.convert:split_blocks": {"convert"},
+    "tasks.dealing:deal": {"convert"},
     "tasks.validate:validate_records": {"validate"},
     "tasks.feed:plan_input": {"feed"},
     "tasks.order:permute": {"feed", "fit"},

@@ -19,7 +19,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from datasets.errors import DataFormatError, SchemaError
+from datasets.errors import DataFormatError, NoRecordsError, SchemaError
 from datasets.readers import raw as raw_files
 from datasets.readers.faults import Faults, Place
 from datasets.readers.values import check_fill, fit, from_arrow
@@ -93,7 +93,7 @@ def blocks(
             _check_shape(stream, features[name])
         count = next(iter(lengths.values()))
         if count == 0:
-            raise DataFormatError("0 records", file=raw / where)
+            raise NoRecordsError("0 records", file=raw / where)
         faults = Faults(file)
         for row in range(0, count, rows):
             n = min(rows, count - row)

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pyarrow as pa
 
-from datasets.errors import DataFormatError, SchemaError
+from datasets.errors import DataFormatError, NoRecordsError, SchemaError
 from datasets.readers import delimited, tables
 from datasets.readers.faults import Faults
 from datasets.readers.pixels import WHITE, Fit, read_image, shown
@@ -154,7 +154,7 @@ def listed(
             yield Block(one, PurePosixPath(text).as_posix(), 0)
         row += batch.num_rows
     if row == 0:
-        raise DataFormatError("0 records", file=source)
+        raise NoRecordsError("0 records", file=source)
 
 
 def _is_leftover(name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from datasets.errors import DataFormatError, FetchError, ParameterError, SchemaError
+from datasets.errors import FetchError, NoRecordsError, ParameterError, SchemaError
 from datasets.readers import raw as raw_files
 from datasets.readers.faults import Faults, Place
 from datasets.readers.values import check_fill, from_arrow
@@ -140,7 +140,7 @@ def some_rows(blocks: Iterable[Block], where: Path) -> Iterator[Block]:
         total += len(next(iter(block.columns.values())))
         yield block
     if total == 0:
-        raise DataFormatError("0 records", file=where)
+        raise NoRecordsError("0 records", file=where)
 
 
 def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -1,0 +1,161 @@
+"""From a reader's blocks to the shards of every split, with the origin of every example; one pass, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datasets.errors import SchemaError
+from datasets.schema import Block, Columns, Dataset
+from datasets.splits import ByFraction, columns_of, draw, names_of, rows_of
+from tasks.durable import write_json
+from tasks.quarantine import Quarantine
+from tasks.records import ShardWriter
+
+ROWS_PER_RECORD = 256
+ORIGIN = "origin.json"
+
+
+@dataclass
+class Dealt:
+    """What was written; JSON but for its own frame.
+
+    Attributes:
+        shards: Of each split, as JSON.
+        origins: For each split, [file, first row, count] of each run of consecutive raw rows.
+        rows: That the reader gave.
+        left_out: Sound rows that are in no split.
+        quarantined: Rows that were set aside.
+        reasons: How many of them for which reason.
+    """
+
+    shards: dict[str, list[dict[str, Any]]]
+    origins: dict[str, list[list[Any]]]
+    rows: int = 0
+    left_out: int = 0
+    quarantined: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndarray | None = None) -> Dealt:
+    """Writes the rows of every split, in the order of the blocks, which are read once; a split may stay empty.
+
+    Args:
+        dataset: Features, splits, and what to do with bad rows.
+        blocks: Of its reader.
+        folder: Gets the shards, `origin.json`, and `quarantine.jsonl` if a row is set aside.
+        drawn: What `drawn_over` gave.
+
+    Raises:
+        SchemaError: Columns don't fit the features, or one that decides the split is missing.
+    """
+    names = names_of(dataset.splits)
+    dealt = Dealt({name: [] for name in names}, {name: [] for name in names})
+    writers: dict[str, ShardWriter] = {}
+    with ExitStack() as stack:
+        aside = stack.enter_context(Quarantine(folder))
+        for block in blocks:
+            rows = row_count(block)
+            check_has(block, columns_of(dataset.splits))
+            sets_aside = dataset.validation.on_bad == "quarantine"
+            bad = aside.sift(block, dataset.features) if sets_aside else np.zeros(rows, bool)
+            left = ~bad
+            for split, inside in rows_of(dataset.splits, block.columns, block.file, dealt.rows, rows, drawn).items():
+                at = inside[~bad[inside]] if sets_aside else inside
+                if not at.size:
+                    continue
+                if split not in writers:
+                    made = ShardWriter(folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD)
+                    writers[split] = stack.enter_context(made)
+                note_origin(dealt.origins[split], block.file, block.row, at)
+                _write(writers[split], {name: _taken(c, at) for name, c in block.columns.items()}, split, block, at)
+                left[at] = False
+            dealt.rows += rows
+            dealt.left_out += int(np.count_nonzero(left))
+        for split, writer in writers.items():
+            dealt.shards[split] = [asdict(shard) for shard in writer.finish()]
+    dealt.quarantined, dealt.reasons = aside.rows, dict(sorted(aside.reasons.items()))
+    write_json(folder / ORIGIN, dealt.origins)
+    return dealt
+
+
+def drawn_over(dataset: Dataset, blocks: Iterable[Block]) -> np.ndarray | None:
+    """For a split by fraction, the split of every row, from a first pass over the raw data; None for other splits.
+
+    Raises:
+        SplitError: A split gets no row.
+        SchemaError: The raw data has no column to stratify by.
+    """
+    rule = dataset.splits
+    if not isinstance(rule, ByFraction):
+        return None
+    rows, strata = 0, []
+    for block in blocks:
+        rows += row_count(block)
+        if rule.stratify:
+            check_has(block, (rule.stratify,))
+            strata.append(block.columns[rule.stratify].copy())  # not the whole block that it may be a view of
+    return draw(rule, rows, np.concatenate(strata) if strata else None)
+
+
+def note_origin(origin: list[list[Any]], file: str, first: int, at: np.ndarray) -> None:
+    """Adds the rows `first + at` of a file to the runs; `at` is ascending."""
+    breaks = np.flatnonzero(np.diff(at) != 1) + 1
+    starts, stops = np.append(0, breaks), np.append(breaks, len(at))
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        row, count = first + int(at[start]), stop - start
+        if origin and origin[-1][0] == file and origin[-1][1] + origin[-1][2] == row:
+            origin[-1][2] += count
+        else:
+            origin.append([file, row, count])
+
+
+def origin_of(origin: list[list[Any]], example_id: int) -> tuple[str, int]:
+    """Raw file and row of an example, from the split's list in `origin.json`."""
+    before = 0
+    for file, row, count in origin:
+        if before <= example_id < before + count:
+            return file, row + example_id - before
+        before += count
+    raise IndexError(f"example {example_id} of {before}")
+
+
+def row_count(block: Block) -> int:
+    """Rows of a block.
+
+    Raises:
+        SchemaError: Its columns differ in length.
+    """
+    lengths = {name: len(column) for name, column in block.columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise SchemaError("columns of one block have different lengths", file=block.file, row=block.row, got=lengths)
+    return next(iter(lengths.values()))
+
+
+def check_has(block: Block, names: tuple[str, ...]) -> None:
+    """Raises SchemaError unless a block has these columns, which decide the split."""
+    for name in names:
+        if name not in block.columns:
+            raise SchemaError(
+                f"column {name!r}, which decides the split, isn't among those that were read", file=block.file,
+                field=name, got=", ".join(block.columns),
+            )  # fmt: skip
+
+
+def _taken(column: np.ndarray, at: np.ndarray) -> np.ndarray:
+    if at[-1] - at[0] + 1 == len(at):
+        return column[at[0] : at[-1] + 1]
+    return column[at]
+
+
+def _write(writer: ShardWriter, columns: Columns, split: str, block: Block, at: np.ndarray) -> None:
+    try:
+        writer.write(columns)
+    except SchemaError as error:
+        place = {"split": split, "file": block.file, "row": block.row + int(at[0])}
+        raise SchemaError(error.what, cure=error.cure, **{**error.facts, **place}) from error

@@ -1,0 +1,239 @@
+"""Raw files converted one by one: each once, in any number of threads or processes, to the same bytes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import toy
+
+from datasets.errors import SchemaError, SplitError
+from datasets.readers import parquet
+from datasets.schema import Block, ByFraction, ByHash, ByTime, Dataset, Feature, Files, Rows, Source, Validation
+from tasks import convert as stage
+from tasks.artifact import Artifact, Draft, Store
+from tasks.columns import MappedColumns, build_columns
+from tasks.dealing import ORIGIN, origin_of
+from tasks.durable import read_json
+from tasks.parts import KIND
+from tasks.quarantine import QUARANTINE
+from tasks.stage import Job, Run, key_of
+from tasks.validate import open_split
+
+FEATURES = {
+    "x": Feature("float32", (2,), high=1e6), "user": Feature("int32"), "label": Feature("int32", classes=("no", "yes")),
+}  # fmt: skip
+READ = functools.partial(parquet.blocks, where="data", features=FEATURES, columns={"x": ("a", "b")}, rows=70)
+BY_USER = ByHash("user", {"train": 0.7, "test": 0.3})
+
+
+def write_file(folder: Path, number: int, rows: int = 100) -> None:
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(number)
+    columns = {
+        "a": random.normal(size=rows), "b": np.full(rows, float(number)), "user": random.integers(0, 40, rows),
+        "label": np.arange(rows) % 2,
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), folder / "data" / f"day-{number:03d}.parquet")
+
+
+def dataset(**changes: Any) -> Dataset:
+    options: dict[str, Any] = {
+        "about": "Days", "source": Source(()), "read": READ, "features": FEATURES, "inputs": "x", "label": "label",
+        "splits": BY_USER, "by_file": True,
+    }  # fmt: skip
+    return Dataset(**{**options, **changes})
+
+
+def convert(store: Path, raw: Path, made: Dataset) -> tuple[Artifact, Job]:
+    """The stage's body with the components that it has in a run."""
+    request = toy.request_for(store, made)
+
+    def fill(draft: Draft) -> None:
+        shutil.copytree(raw, draft.folder, dirs_exist_ok=True)
+
+    artifact = toy.job(request, "fetch").commit("raw", fill)
+    components = stage.convert.components(Run(request), {"raw": artifact})
+    job = Job("convert", key_of(components), components, request, Store(store))
+    return stage.convert_raw(job, raw=artifact), job
+
+
+def columns_of(store: Path, records: Artifact, split: str) -> dict[str, np.ndarray]:
+    place = Store(store)
+    shards = open_split(place.path(records), place.facts(records), split, FEATURES)
+    return shards.read(np.arange(len(shards)))
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    for number in range(5):
+        write_file(tmp_path / "raw", number)
+    return tmp_path / "raw"
+
+
+def test_a_night_with_one_new_file_of_50_converts_one(tmp_path: Path) -> None:
+    store, raw = tmp_path / "store", tmp_path / "raw"
+    for number in range(49):
+        write_file(raw, number, rows=20)
+    _, first = convert(store, raw, dataset())
+    assert len(first.notes["parts"]["converted"]) == 49
+    write_file(raw, 49, rows=20)
+    records, second = convert(store, raw, dataset())
+    assert second.notes["parts"] == {"files": 50, "converted": ["data/day-049.parquet"]}
+    fresh, _ = convert(tmp_path / "other", raw, dataset())
+    assert records.digest == fresh.digest
+    assert Store(store).facts(records)["raw_rows"] == 1000
+
+
+def test_a_changed_file_is_converted_again_and_a_removed_one_leaves(tmp_path: Path, raw: Path) -> None:
+    convert(tmp_path / "s", raw, dataset())
+    write_file(raw, 3, rows=110)
+    (raw / "data" / "day-001.parquet").unlink()
+    records, job = convert(tmp_path / "s", raw, dataset())
+    assert job.notes["parts"] == {"files": 4, "converted": ["data/day-003.parquet"]}
+    assert set(np.unique(columns_of(tmp_path / "s", records, "train")["x"][:, 1])) == {0, 2, 3, 4}
+
+
+def test_the_examples_are_those_of_one_pass_in_its_order(tmp_path: Path, raw: Path) -> None:
+    parts, _ = convert(tmp_path / "s", raw, dataset())
+    whole, _ = convert(tmp_path / "w", raw, dataset(by_file=False))
+    places = {}
+    for store, records in ((tmp_path / "s", parts), (tmp_path / "w", whole)):
+        origin = read_json(Store(store).path(records) / ORIGIN)
+        places[store] = origin
+        assert sum(len(columns_of(store, records, split)["user"]) for split in ("train", "test")) == 500
+    assert places[tmp_path / "s"] == places[tmp_path / "w"]
+    for split in ("train", "test"):
+        one, other = columns_of(tmp_path / "s", parts, split), columns_of(tmp_path / "w", whole, split)
+        for name in FEATURES:
+            np.testing.assert_array_equal(one[name], other[name])
+        file, row = origin_of(places[tmp_path / "s"][split], 100)
+        table = pq.read_table(raw / file)
+        assert table.column("a")[row].as_py() == pytest.approx(float(one["x"][100, 0]))
+    digests = []
+    for store, records in ((tmp_path / "s", parts), (tmp_path / "w", whole)):
+        shards = open_split(Store(store).path(records), Store(store).facts(records), "train", FEATURES)
+        build_columns(shards, store / "columns")
+        digests.append(MappedColumns(store / "columns").digest)  # the order of a training hangs on it
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(("pool", "workers"), [("threads", "1"), ("threads", "3"), ("processes", "2")])
+def test_the_bytes_do_not_depend_on_the_workers(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch, pool: str, workers: str
+) -> None:
+    expected, _ = convert(tmp_path / "one", raw, dataset(by_file=True))
+    monkeypatch.setenv("GRISTMILL_POOL", pool)
+    monkeypatch.setenv("GRISTMILL_WORKERS", workers)
+    records, _ = convert(tmp_path / "two", raw, dataset())
+    assert records.digest == expected.digest
+    Store(tmp_path / "two").verify(records)
+
+
+def test_what_decides_the_rows_of_a_part_makes_it_again_and_nothing_else_does(tmp_path: Path, raw: Path) -> None:
+    def converted(made: Dataset) -> int:
+        return len(convert(tmp_path / "s", raw, made)[1].notes["parts"]["converted"])
+
+    assert converted(dataset()) == 5
+    assert converted(dataset(about="Other days", recipe=replace(dataset().recipe, epochs=1))) == 0
+    assert converted(dataset(splits=ByHash("user", {"train": 0.5, "test": 0.5}))) == 5
+    assert converted(dataset(read=functools.partial(READ, rows=71))) == 5
+    aside = Validation("quarantine", most_bad=0.5)
+    assert converted(dataset(validation=aside)) == 5
+    assert converted(dataset(validation=replace(aside, most_bad=0.2))) == 0
+    narrower = {**FEATURES, "x": replace(FEATURES["x"], low=-9.0)}
+    assert converted(dataset(validation=aside, features=narrower)) == 5
+
+
+def test_a_damaged_part_is_made_again(tmp_path: Path, raw: Path) -> None:
+    store = tmp_path / "s"
+    records, _ = convert(store, raw, dataset())
+    part = sorted((store / KIND / "toy").iterdir())[2]
+    shard = next(part.glob("train-*"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.unlink()
+    shard.write_bytes(content)
+    again, job = convert(store, raw, dataset())
+    assert len(job.notes["parts"]["converted"]) == 1
+    assert again.digest == records.digest
+
+
+def test_files_without_rows_of_a_split_or_of_any_are_parts_too(tmp_path: Path, raw: Path) -> None:
+    write_file(raw, 9, rows=0)
+    by_time = ByTime("user", {"train": (None, 30), "test": (30, 100)})
+    records, job = convert(tmp_path / "s", raw, dataset(splits=by_time))
+    assert job.notes["parts"]["files"] == 6
+    assert columns_of(tmp_path / "s", records, "test")["user"].min() == 30
+    by_name = {"train": Files("data/day-000"), "test": Files("data/day-004")}
+    records, _ = convert(tmp_path / "s", raw, dataset(splits=by_name))
+    facts = Store(tmp_path / "s").facts(records)
+    assert (facts["left_out"], facts["raw_rows"]) == (300, 500)
+    with pytest.raises(SplitError, match="'test' is empty"):
+        convert(tmp_path / "s", raw, dataset(splits={"train": Files("data/"), "test": Files("data/day-009")}))
+
+
+def test_an_error_names_its_file_and_leaves_the_sound_parts(tmp_path: Path, raw: Path) -> None:
+    content = (raw / "data" / "day-003.parquet").read_bytes()
+    (raw / "data" / "day-003.parquet").write_bytes(content[:-1])
+    with pytest.raises(Exception, match="footer missing") as caught:
+        convert(tmp_path / "s", raw, dataset())
+    assert "day-003" in str(caught.value)
+    assert not (tmp_path / "s" / "records").exists()
+    (raw / "data" / "day-003.parquet").write_bytes(content)
+    _, job = convert(tmp_path / "s", raw, dataset())
+    assert job.notes["parts"]["converted"][0] == "data/day-003.parquet"
+    assert "data/day-000.parquet" not in job.notes["parts"]["converted"]
+
+
+def of_another_file(raw: Path) -> Iterator[Block]:
+    for block in READ(raw):
+        yield replace(block, file="other.parquet")
+
+
+def test_a_reader_that_speaks_of_another_file_is_refused(tmp_path: Path, raw: Path) -> None:
+    with pytest.raises(SchemaError, match="another file") as caught:
+        convert(tmp_path / "s", raw, dataset(read=of_another_file))
+    assert (caught.value.facts["got"], caught.value.facts["expected"]) == ("other.parquet", "data/day-000.parquet")
+
+
+@pytest.mark.parametrize(
+    "splits", [{"train": Rows(0, 100), "test": Rows(100, 200)}, ByFraction({"train": 0.5, "test": 0.5})]
+)
+def test_splits_that_need_all_rows_can_not_be_made_file_by_file(splits: Any) -> None:
+    with pytest.raises(SchemaError, match="can't be converted one by one"):
+        dataset(splits=splits)
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_bad_rows_of_all_files_are_set_aside_and_counted(tmp_path: Path, raw: Path, by_file: bool) -> None:
+    for number, rows in ((1, [3, 99]), (4, [0])):
+        path = raw / "data" / f"day-{number:03d}.parquet"
+        table = pq.read_table(path)
+        wrong = table.column("b").to_numpy().copy()
+        wrong[rows] = 2e6
+        pq.write_table(table.set_column(1, "b", pa.array(wrong)), path)
+    aside = Validation("quarantine", most_bad=0.01)
+    records, _ = convert(tmp_path / "s", raw, dataset(validation=aside, by_file=by_file))
+    place = Store(tmp_path / "s")
+    facts = place.facts(records)
+    assert (facts["quarantined"], facts["reasons"]) == (3, {"x: out of range": 3})
+    assert facts["raw_rows"] == 500
+    assert sum(split["rows"] for split in facts["splits"].values()) == 497
+    lines = (place.path(records) / QUARANTINE).read_text().splitlines()
+    assert [(row["file"], row["row"]) for row in map(json.loads, lines)] == [
+        ("data/day-001.parquet", 3), ("data/day-001.parquet", 99), ("data/day-004.parquet", 0),
+    ]  # fmt: skip
+    with pytest.raises(SchemaError, match="more rows are bad than may be set aside") as caught:
+        convert(tmp_path / "t", raw, dataset(validation=replace(aside, most_bad=0.005), by_file=by_file))
+    assert caught.value.facts["got"] == "3 of 500 rows (0.600%)"
+    assert "day-001" in caught.value.facts["first"]
