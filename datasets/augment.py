@@ -92,7 +92,7 @@ def _windows(images: np.ndarray, u: np.ndarray, p: int, *, mirror: bool) -> np.n
     # of memory: one copy an example, however many rows it has. The row more below is for the last one's neighbours.
     row = (width + 2 * p) * channels
     start = place[:, 0] * row + place[:, 1] * channels
-    at_once = max(1, _CACHED // ((height + 2 * p + 1) * row * images.itemsize))
+    at_once = max(16, _CACHED // ((height + 2 * p + 1) * row * images.itemsize))
     padded = np.zeros((min(at_once, count), height + 2 * p + 1, width + 2 * p, channels), images.dtype)
     stretches = np.lib.stride_tricks.sliding_window_view(padded.reshape(len(padded), -1), height * row, axis=1)
     out = np.empty_like(images)

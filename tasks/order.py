@@ -1,8 +1,9 @@
 """The order of examples: a pure function of (size, seed, epoch, step).
 
 Every epoch is one permutation of all examples. It is cut into `size // batch_size` full batches; what is left of
-*this epoch's permutation* (fewer than `batch_size` examples, others in each epoch) is dropped. That is the only rule:
-steps per epoch, total steps, schedule length and epoch counter all follow from it.
+*this epoch's permutation* (fewer than `batch_size` examples, others in each epoch) is dropped, or makes one short batch
+more with `drop_remainder=False`. No batch spans two epochs. That is the only rule: steps per epoch, total steps,
+schedule length and epoch counter all follow from it.
 
 Nothing here depends on threads, workers, the number of readers or how the data is stored, so a position in training
 is one whole number and any step can be computed, or traced back, without replaying the ones before.
@@ -11,7 +12,8 @@ is one whole number and any step can be computed, or traced back, without replay
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -133,6 +135,20 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, draws: int) -> np.ndarray:
     return (x >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
 
 
+class Sharding(Protocol):
+    """Which reader this is: `grain.sharding.ShardOptions(index, count)`, `ShardByJaxProcess()`, or the like."""
+
+    @property
+    def shard_index(self) -> int:
+        """Which reader, counted from 0."""
+        ...
+
+    @property
+    def shard_count(self) -> int:
+        """How many there are."""
+        ...
+
+
 @dataclass(frozen=True)
 class Order:
     """Which examples each step sees.
@@ -147,6 +163,7 @@ class Order:
         shuffle: False gives the examples as they are stored, in every epoch.
         reader: Which of the readers this is, counted from 0.
         readers: How many share each batch.
+        drop_remainder: False gives what is left of an epoch as a last, short batch.
         window: Positions whose ids are computed at once. Doesn't change the order unless `block` is given.
         block: For data that is read from disk in blocks of this many examples; None for one permutation of everything.
             Otherwise each epoch permutes the blocks, lays them end to end, and permutes the examples within
@@ -169,6 +186,7 @@ class Order:
     shuffle: bool = field(default=True, kw_only=True)
     reader: int = field(default=0, kw_only=True)
     readers: int = field(default=1, kw_only=True)
+    drop_remainder: bool = field(default=True, kw_only=True)
     window: int = field(default=1 << 16, kw_only=True)
     block: int | None = field(default=None, kw_only=True)
     _recent: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -183,7 +201,7 @@ class Order:
             raise ParameterError("there is no such reader", got=self.reader, expected=f"0 ... {self.readers - 1}")
         if self.readers > self.batch_size:
             raise ParameterError("more readers than examples in a batch", got=self.readers, expected=self.batch_size)
-        if self.size < self.batch_size:
+        if self.size < (self.batch_size if self.drop_remainder else 1):
             raise PipelineError(
                 f"{self.size} records < batch size {self.batch_size}: 0 steps",
                 cure=f"a batch size of at most {self.size}" if self.size else "a split that has records",
@@ -194,8 +212,8 @@ class Order:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Full batches in an epoch."""
-        return self.size // self.batch_size
+        """Batches in an epoch."""
+        return self.size // self.batch_size if self.drop_remainder else -(-self.size // self.batch_size)
 
     @property
     def share(self) -> slice:
@@ -209,7 +227,17 @@ class Order:
             "algorithm": ALGORITHM, "size": self.size, "batch_size": self.batch_size, "seed": self.seed,
             "shuffle": self.shuffle, "block": self.block,
         }  # fmt: skip
+        identity |= {} if self.drop_remainder else {"drop_remainder": False}
         return identity | ({"window": self.window} if self.block is not None else {})
+
+    def shared(self, sharding: Sharding) -> Order:
+        """The same order for one of several readers.
+
+        Args:
+            sharding: Such as `grain.sharding.ShardByJaxProcess()`, or `ShardOptions(index, count)`. Its
+                `drop_remainder` doesn't matter: what is shared out are the slots of a batch, which all exist.
+        """
+        return replace(self, reader=sharding.shard_index, readers=sharding.shard_count)
 
     def total_steps(self, epochs: int) -> int:
         """Steps in that many epochs."""
@@ -227,8 +255,8 @@ class Order:
         """
         check_int("step", step, 0)
         epoch, place = divmod(step, self.steps_per_epoch)
-        start = place * self.batch_size
-        return epoch, self._ids_at(epoch, start + self.share.start, start + self.share.stop)
+        start, share = place * self.batch_size, self.share
+        return epoch, self._ids_at(epoch, start + share.start, min(start + share.stop, self.size))
 
     def steps_of(self, example_id: int, epochs: int) -> list[tuple[int, int]]:
         """Gives every (step, slot of the global batch) that sees an example within the first epochs.
@@ -242,10 +270,12 @@ class Order:
         return [
             (epoch * self.steps_per_epoch + position // self.batch_size, position % self.batch_size)
             for epoch, position in places
-            if position < self.steps_per_epoch * self.batch_size
+            if position < self.steps_per_epoch * self.batch_size  # always, where the remainder isn't dropped
         ]
 
     def _ids_at(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        if start >= stop:  # this reader's share of a short batch may be nothing
+            return np.zeros(0, np.int64)
         if not self.shuffle:
             return np.arange(start, stop)
         parts = []

@@ -25,7 +25,11 @@ from datasets.augment import Augmentation
 from datasets.errors import GristmillError, ParameterError, PipelineError, PipelineStateError, SchemaError
 from datasets.schema import Columns, Feature, check_int
 from tasks.batches import Batches
+from tasks.example_random import ExampleRandom
 from tasks.order import Order, uniform
+
+Transform = grain.transforms.Map | grain.transforms.RandomMap
+_ENDLESS = 1 << 48  # steps
 
 
 class Source(Protocol):
@@ -51,6 +55,11 @@ class Pipeline:
         order: Which rows each step sees; of as many examples as `source` has.
         inputs: Name of the column that `augment` changes.
         augment: Applied in this order; frozen dataclasses, so that their parameters are part of the state's identity.
+        transforms: Then applied in this order, to whole batches: `grain.transforms.Map`, whose `map` takes and gives
+            columns, and `grain.transforms.RandomMap`, whose `random_map` also gets the batch's `ExampleRandom`. Rows
+            stay rows; columns may come, go, and change shape and dtype. Dataclasses, if they have parameters.
+        mask: Name of a column bool [share] to add, True for examples; a last, short batch of an epoch is then
+            filled up with example 0. Needs an order with `drop_remainder=False`.
         digest: Of the data, for the state's identity; the same for every cut of the same rows into shards.
         split: Name of the split, for the state's identity.
 
@@ -60,14 +69,21 @@ class Pipeline:
     """
 
     def __init__(
-        self, source: Source, order: Order, *, inputs: str, augment: Sequence[Augmentation] = (), digest: str,
-        split: str,
+        self, source: Source, order: Order, *, inputs: str, augment: Sequence[Augmentation] = (),
+        transforms: Sequence[Transform] = (), mask: str | None = None, digest: str, split: str,
     ) -> None:  # fmt: skip
         if len(source) != order.size:
             raise PipelineError("the order is of another number of records", got=order.size, expected=len(source))
         if inputs not in source.features:
             raise PipelineError("the inputs aren't a column", got=inputs, expected=", ".join(source.features))
-        self._transforms = [_identity_of(augmentation) for augmentation in augment]
+        if mask is not None and order.drop_remainder:
+            raise ParameterError("a mask needs an order that keeps the remainder", cure="Order(drop_remainder=False)")
+        if mask in source.features:
+            raise ParameterError("the mask has the name of a column", parameter="mask", got=mask)
+        self._transforms = [
+            *(_identity_of(augmentation) for augmentation in augment), *map(identity_of_transform, transforms)
+        ]  # fmt: skip
+        self.transforms, self.mask = tuple(transforms), mask
         self.source, self.order, self.inputs, self.augment = source, order, inputs, tuple(augment)
         self.digest, self.split = digest, split
 
@@ -80,8 +96,12 @@ class Pipeline:
             GristmillError: As the source raised it, with the step and the record.
         """
         epoch, ids = self.order.ids(step)
+        real = len(ids)
+        if self.mask is not None:
+            share = self.order.share
+            ids = np.concatenate([ids, np.zeros(share.stop - share.start - real, np.int64)])
         try:
-            return self._make(epoch, ids)
+            columns = self._make(epoch, ids)
         except GristmillError as error:
             for name, value in self._where(step, epoch, ids).items():
                 error.facts.setdefault(name, value)
@@ -89,6 +109,7 @@ class Pipeline:
         except (Exception, SystemExit) as error:  # a worker that exits, or StopIteration, would end Grain's stream
             cause = f"{type(error).__name__}: {error}"
             raise PipelineError("a batch can't be made", cause=cause, **self._where(step, epoch, ids)) from error
+        return columns if self.mask is None else {**columns, self.mask: np.arange(len(ids)) < real}
 
     def dataset(self, start: int, stop: int) -> grain.MapDataset:
         """Gives the batches of the steps start <= step < stop as a Grain dataset, for transforms of your own.
@@ -102,22 +123,32 @@ class Pipeline:
         check_int("stop", stop, start)
         return grain.MapDataset.range(start, stop).map(self._batch_of)
 
-    def iterate(self, start: int, stop: int, *, threads: int = 0, prefetch: int = 0, workers: int = 0) -> Batches:
-        """Gives the batches of the steps start <= step < stop; no setting (see `Batches`) changes a batch."""
+    def iterate(
+        self, start: int, stop: int | None, *, threads: int = 0, prefetch: int = 0, workers: int = 0
+    ) -> Batches:  # fmt: skip
+        """Gives the batches of the steps start <= step < stop; no setting (see `Batches`) changes a batch.
+
+        Args:
+            start: First step.
+            stop: Step after the last; None never ends.
+            threads: As in `Batches`.
+            prefetch: As in `Batches`.
+            workers: As in `Batches`.
+        """
 
         def where(index: int) -> dict[str, Any]:
             epoch, ids = self.order.ids(start + index)
             return {"step": start + index, "epoch": epoch, "examples": _some(ids)}
 
-        dataset = self.dataset(start, stop)
+        dataset = self.dataset(start, _ENDLESS if stop is None else stop)
         return Batches(dataset, threads=threads, prefetch=prefetch, workers=workers, where=where)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What decides every batch, as JSON. Readers, threads, workers and shards don't."""
-        return {"digest": self.digest, "split": self.split, "inputs": self.inputs, "transforms": self._transforms} | (
-            self.order.identity
-        )
+        identity: dict[str, Any] = {"digest": self.digest, "split": self.split, "inputs": self.inputs}
+        identity |= {"transforms": self._transforms} | self.order.identity
+        return identity | ({} if self.mask is None else {"mask": self.mask})
 
     def state(self, step: int) -> dict[str, Any]:
         """Gives, as JSON, that `step` is the next one and what it is a step of."""
@@ -165,6 +196,20 @@ class Pipeline:
                     )  # fmt: skip
                 columns[self.inputs] = changed
                 first += augmentation.draws
+        return self._transformed(columns, epoch, ids) if self.transforms else columns
+
+    def _transformed(self, columns: Columns, epoch: int, ids: np.ndarray) -> Columns:
+        for place, transform in enumerate(self.transforms):
+            if isinstance(transform, grain.transforms.RandomMap):
+                columns = transform.random_map(columns, ExampleRandom(self.order.seed, epoch, ids, place))  # type: ignore[arg-type]
+            else:
+                columns = transform.map(columns)  # type: ignore[assignment]
+            lengths = {name: len(values) for name, values in columns.items() if len(values) != len(ids)}
+            if lengths:
+                raise PipelineError(
+                    f"{type(transform).__name__} changed the number of rows", got=lengths, expected=len(ids),
+                    cure="drop rows with a grain.transforms.Filter, before the order of examples is made",
+                )  # fmt: skip
         return columns
 
     def _where(self, step: int, epoch: int, ids: np.ndarray) -> dict[str, Any]:
@@ -221,10 +266,37 @@ def _identity_of(augmentation: Augmentation) -> dict[str, Any]:
         )  # fmt: skip
     if type(getattr(augmentation, "draws", None)) is not int or augmentation.draws < 0:
         raise ParameterError(f"{name} doesn't say how many random numbers it draws", expected="draws: ClassVar[int]")
+    return _json_of(augmentation, dataclasses.asdict(augmentation))
+
+
+def identity_of_transform(transform: object) -> dict[str, Any]:
+    """Class and parameters of one of Grain's transforms, as JSON.
+
+    Raises:
+        ParameterError: It is no Map, RandomMap or Filter, or has parameters and is no dataclass.
+    """
+    name = type(transform).__name__
+    if not isinstance(transform, (grain.transforms.Map, grain.transforms.RandomMap, grain.transforms.Filter)):
+        raise ParameterError(
+            f"{name} is no transform", got=repr(transform), expected="a grain.transforms.Map, RandomMap or Filter"
+        )
+    if dataclasses.is_dataclass(transform) and not isinstance(transform, type):
+        return _json_of(transform, dataclasses.asdict(transform))
+    if getattr(transform, "__dict__", None):
+        raise ParameterError(
+            f"{name} has parameters that no state can name", got=", ".join(vars(transform)),
+            expected="a frozen dataclass, or no attributes",
+        )  # fmt: skip
+    return _json_of(transform, {})
+
+
+def _json_of(thing: object, parameters: dict[str, Any]) -> dict[str, Any]:
     try:  # once through JSON, so that it equals what a state file gives back
-        return json.loads(json.dumps({"class": type(augmentation).__qualname__, **dataclasses.asdict(augmentation)}))
+        return json.loads(json.dumps({"class": type(thing).__qualname__, **parameters}))
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"a parameter of {name} isn't JSON", got=repr(augmentation), reason=str(error)) from error
+        raise ParameterError(
+            f"a parameter of {type(thing).__name__} isn't JSON", got=repr(thing), reason=str(error)
+        ) from error
 
 
 def _culprit(make: Callable[[np.ndarray], object], ids: np.ndarray) -> int | None:

@@ -256,3 +256,51 @@ def test_no_such_step_or_example() -> None:
         Order(10, 2, 0).ids(-1)
     with pytest.raises(ParameterError, match=r"0 \.\.\. 9"):
         Order(10, 2, 0).steps_of(10, 1)
+
+
+# --- the remainder
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3, 4])
+def test_a_kept_remainder_is_a_last_short_batch_of_every_epoch(readers: int) -> None:
+    orders = [Order(22, 4, 7, drop_remainder=False, reader=r, readers=readers) for r in range(readers)]
+    assert (orders[0].steps_per_epoch, orders[0].total_steps(2)) == (6, 12)
+    for epoch in range(2):
+        parts = [np.concatenate([o.ids(s)[1] for o in orders]) for s in range(6 * epoch, 6 * epoch + 6)]
+        assert [len(part) for part in parts] == [4, 4, 4, 4, 4, 2]
+        assert sorted(np.concatenate(parts).tolist()) == list(range(22))
+        assert {o.ids(6 * epoch)[0] for o in orders} == {epoch}
+
+
+def test_full_batches_are_the_same_whether_the_remainder_is_kept_or_not() -> None:
+    kept, dropped = Order(22, 4, 7, drop_remainder=False), Order(22, 4, 7)
+    for epoch in range(3):
+        for place in range(5):
+            np.testing.assert_array_equal(kept.ids(6 * epoch + place)[1], dropped.ids(5 * epoch + place)[1])
+    assert dropped.identity.keys() == kept.identity.keys() - {"drop_remainder"}
+
+
+def test_steps_of_an_example_with_a_kept_remainder() -> None:
+    order = Order(22, 4, 7, drop_remainder=False)
+    for example in range(22):
+        seen = order.steps_of(example, 3)
+        assert [step // 6 for step, _ in seen] == [0, 1, 2]
+        assert all(order.ids(step)[1][slot] == example for step, slot in seen)
+
+
+def test_fewer_examples_than_a_batch_are_one_short_batch_if_kept() -> None:
+    assert Order(3, 4, 0, drop_remainder=False).steps_per_epoch == 1
+    with pytest.raises(PipelineError):
+        Order(0, 4, 0, drop_remainder=False)
+    with pytest.raises(PipelineError, match="3 records < batch size 4"):
+        Order(3, 4, 0)
+
+
+class Third:
+    shard_index, shard_count = 2, 3
+
+
+def test_a_share_by_shard_options() -> None:
+    order = Order(22, 6, 7).shared(Third())
+    assert (order.reader, order.readers) == (2, 3)
+    np.testing.assert_array_equal(order.ids(1)[1], Order(22, 6, 7).ids(1)[1][4:])
