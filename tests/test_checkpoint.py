@@ -23,6 +23,7 @@ from datasets.errors import CheckpointCorrupt, CheckpointError, CheckpointLocked
 from tasks import checkpoint, snapshot
 from tasks.checkpoint import Checkpoints
 from tasks.leaves import abstract_like
+from tasks.training import SAVE_SECONDS
 
 HERE = Path(__file__).parent
 ABSTRACT = abstract_like(state_at(0))
@@ -467,6 +468,7 @@ import jax
 from checkpoint_states import bits, state_at
 from tasks.checkpoint import Checkpoints
 from tasks.leaves import abstract_like
+from tasks.training import SAVE_SECONDS
 
 assert jax.device_count() == 4
 mesh = jax.make_mesh((4,), ("data",))
@@ -511,6 +513,7 @@ from orbax.checkpoint import v1
 from checkpoint_states import bits, state_at
 from tasks.checkpoint import Checkpoints
 from tasks.leaves import abstract_like
+from tasks.training import SAVE_SECONDS
 
 root, progress = Path(sys.argv[1]), Path(sys.argv[2])
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"}
@@ -611,3 +614,16 @@ def test_full_and_read_only_disk(tiny_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     with pytest.raises(CheckpointError, match=r"run(.|\n)*Read-only"):
         Checkpoints(root)
+
+
+def test_the_benchmark_measures_a_real_training() -> None:
+    from tasks.benchmarks.checkpoint import run
+
+    rows = {row.name: row for row in run("mlp", rounds=1, steps=2)}
+    assert rows["state on disk"].value > 101_770 * 4 / 1e6  # the parameters; moments near 0 compress well
+    assert rows["a save until it is committed"].value > rows["a save until the training goes on"].value > 0
+    blocked, start = rows["blocked by saves"], rows["resume until the first step is done"]
+    assert blocked.ratio == pytest.approx(blocked.value / SAVE_SECONDS)
+    assert (blocked.goal, start.goal) == ("< 0.05", "<= 2")
+    assert start.ratio is not None
+    assert start.ratio > 0

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_process import digests, doomed, finish, kill, start, states
+from flow_process import ROOT, digests, doomed, finish, kill, start, states
+
+from tasks.metric_log import read_metrics
 
 EPOCHS, BATCH = 2, 64
 STEPS = EPOCHS * (9000 // BATCH)
@@ -101,7 +104,7 @@ def logged(store: Path) -> bool:
     return any(path.stat().st_size for path in store.glob("checkpoints/mnist/*/metrics.jsonl"))
 
 
-def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 180) -> None:
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[Any], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and process.poll() is None:
         assert time.monotonic() < deadline, "nothing happened"
@@ -174,6 +177,7 @@ def test_killed_twice_in_a_row_with_a_checkpoint_every_step(reference: Reference
     again = finish(start(prepared, *OPTIONS))  # another interval is no other training
     assert states(again)["fit"] == "resumed"
     assert again["traces"]["train"] == again["traces"]["eval"] == [1, 1]
+    assert again["compiled"]["train"] == again["compiled"]["eval"] == "from cache"  # a resume compiles nothing
     assert digests(again) == digests(reference.summary)
 
 
@@ -196,6 +200,52 @@ def test_sigterm_saves_at_the_next_step_and_a_second_one_stops_at_once(
     assert states(again)["fit"] == ("resumed" if reached else "ran")
     assert again["traces"]["train"] == [1, 1]
     assert digests(again) == digests(reference.summary)
+
+
+@pytest.mark.slow
+def test_a_deployments_run_that_is_cancelled_is_saved_and_gone_on_with(prefect_server: str, tmp_path: Path) -> None:
+    from prefect import get_client
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Cancelling
+
+    store, recipe = tmp_path / "store", {"epochs": 300, "batch_size": BATCH, "keep_best": 0}
+    with (tmp_path / "log").open("wb") as log, get_client(sync_client=True) as client:
+        serving = subprocess.Popen(
+            [sys.executable, "-m", "flows.serve"], cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+        )
+
+        def served() -> bool:
+            try:
+                return bool(client.read_deployment_by_name("train/mnist"))
+            except ObjectNotFound:
+                return False
+
+        try:
+            wait_for(served, serving)
+            run = client.create_flow_run_from_deployment(
+                client.read_deployment_by_name("train/mnist").id,
+                parameters={"dataset": "mnist", "model": "mlp", "store": str(store), **recipe},
+            )
+            wait_for(lambda: logged(store), serving)
+            client.set_flow_run_state(run.id, Cancelling())
+            asked = time.monotonic()
+            wait_for(lambda: client.read_flow_run(run.id).state_name == "Cancelled", serving)
+            print(f"cancelled {time.monotonic() - asked:.1f} s after it was asked for")
+            assert serving.poll() is None
+        finally:
+            serving.send_signal(signal.SIGTERM)
+            serving.wait(120)
+    reached = progress(store)
+    assert 0 < reached < 300 * (9000 // BATCH)
+    (metrics,) = store.glob("checkpoints/mnist/*/metrics.jsonl")
+    saved = metrics.read_bytes()
+    process = start(store, "--epochs=300", f"--batch-size={BATCH}", "--keep-best=0")
+    wait_for(lambda: metrics.stat().st_size > len(saved), process)
+    assert kill(process)
+    assert metrics.read_bytes().startswith(saved)
+    assert [row["step"] for row in read_metrics(metrics) if "loss" in row][reached - 1 : reached + 2] == [
+        reached - 1, reached, reached + 1,
+    ]  # fmt: skip
 
 
 def where(store: Path) -> str:
