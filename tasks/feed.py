@@ -163,7 +163,6 @@ def open_pipeline(store: Store, request: Request, records: Artifact, *, resident
         resident: Keeps the split on the device; batches are then arrays there.
     """
     from tasks.pipeline import Pipeline
-    from tasks.tiers import order_of
 
     recipe = request.dataset.recipe
     source = columns(store, request, records, "train")
@@ -172,10 +171,18 @@ def open_pipeline(store: Store, request: Request, records: Artifact, *, resident
         from tasks.resident import Resident
 
         source = Resident(source)
-    order = order_of(_shards(store, request, records, "train"), recipe.batch_size, recipe.seed)
+    order = train_order(store, request, records)
     return Pipeline(
         source, order, inputs=request.dataset.inputs, augment=recipe.augment, digest=digest, split="train"
     )  # fmt: skip
+
+
+def train_order(store: Store, request: Request, records: Artifact) -> Any:  # noqa: ANN401
+    """The order in which a training sees the train split."""
+    from tasks.tiers import order_of
+
+    recipe = request.dataset.recipe
+    return order_of(_shards(store, request, records, "train"), recipe.batch_size, recipe.seed)
 
 
 def chosen_setting(store: Store, plan: Artifact) -> Setting:
