@@ -48,7 +48,9 @@ def trace(
         "steps": order.total_steps(recipe.epochs),
     }  # fmt: skip
     found = (
-        _of_step(order, origins, step, slot, about) if step is not None else _of_row(order, origins, file, row or 0, about)
+        _of_step(order, origins, step, slot, about)
+        if step is not None
+        else _of_row(order, origins, file, row or 0, about)
     )
     return {**about, **found}
 
