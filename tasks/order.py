@@ -25,6 +25,7 @@ ALGORITHM = 1  # of the permutation and of `mix`; a change of the order it gives
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _ROUNDS = 6
+_AT_ONCE = 1 << 14  # numbers that are enciphered together: with what lies between, they fit into the processor's cache
 _SHUFFLE, _WINDOW, _BLOCKS, _DRAWS = 1, 2, 3, 4  # what a sub-seed is for: equal seeds never share a stream
 
 
@@ -51,11 +52,13 @@ def mix(*numbers: int) -> int:
     return state
 
 
-def _round(half: np.ndarray, key: np.uint64) -> np.ndarray:
-    mixed = (half + key) * np.uint64(_GOLDEN)
+def _round(half: np.ndarray, key: np.uint64, mask: np.uint64) -> np.ndarray:
+    mixed = half + key
+    mixed *= np.uint64(_GOLDEN)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     mixed ^= mixed >> np.uint64(32)
+    mixed &= mask
     return mixed
 
 
@@ -65,10 +68,12 @@ def _encipher(x: np.ndarray, bits: int, keys: Sequence[tuple[int, np.uint64]]) -
     high, low = x >> low_bits, x & low_mask
     for number, key in keys:
         if number % 2:
-            low = low ^ (_round(high, key) & low_mask)
+            low ^= _round(high, key, low_mask)
         else:
-            high = high ^ (_round(low, key) & high_mask)
-    return (high << low_bits) | low
+            high ^= _round(low, key, high_mask)
+    high <<= low_bits
+    high |= low
+    return high
 
 
 def _walk(index: np.ndarray, size: int, seed: int, *, backwards: bool) -> np.ndarray:
@@ -81,13 +86,17 @@ def _walk(index: np.ndarray, size: int, seed: int, *, backwards: bool) -> np.nda
     keys = [(number, np.uint64(mix(seed, number))) for number in range(_ROUNDS)]
     # Each round undoes itself, so the inverse is the same rounds in reverse order.
     keys = keys[::-1] if backwards else keys
-    x = _encipher(index.astype(np.uint64).ravel(), bits, keys)
-    outside = np.flatnonzero(x >= size)
-    while outside.size:
-        again = _encipher(x[outside], bits, keys)
-        x[outside] = again
-        outside = outside[again >= size]
-    return x.astype(np.int64).reshape(index.shape)
+    flat, walked = index.reshape(-1), np.empty(index.size, np.int64)
+    for start in range(0, len(flat), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        x = _encipher(flat[part].astype(np.uint64), bits, keys)
+        outside = np.flatnonzero(x >= size)
+        while outside.size:
+            again = _encipher(x[outside], bits, keys)
+            x[outside] = again
+            outside = outside[again >= size]
+        walked[part] = x
+    return walked.reshape(index.shape)
 
 
 def permute(index: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -335,7 +344,9 @@ class _BlockOrder:
         place, short = self._gap()
         # Behind the short block everything has moved up; adding what it lacks makes all blocks equally long.
         padded = positions + np.where(positions >= (place + 1) * self.block - short, short, 0)
-        return permute(padded // self.block, self._count, self.seed) * self.block + padded % self.block
+        at, inside = np.divmod(padded, self.block)
+        first, last = int(at.min()), int(at.max())  # positions of one window: few blocks hold many of them
+        return permute(np.arange(first, last + 1), self._count, self.seed)[at - first] * self.block + inside
 
     def positions(self, ids: np.ndarray) -> np.ndarray:
         place, short = self._gap()
