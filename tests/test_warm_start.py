@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import toy
+from flow_process import states
 from safetensors.numpy import load_file, save_file
 
 from datasets.errors import (
@@ -207,3 +208,39 @@ def test_a_training_goes_on_from_the_weights_and_says_so(
     assert job.notes["warm_start"]["loaded"] == PATHS
     assert f"warm start from {folder / WEIGHTS}: loaded: head.bias" in caplog.text
     assert toy.fitted(warm, inputs, "warm-again")[0].digest == artifact.digest
+
+
+def test_the_form_and_the_command_offer_it() -> None:
+    from flows.train import options, train
+    from tasks.command import Command
+
+    fields = train.parameters.properties
+    for name in ("warm_start", "warm_start_only", "keep_best", "checkpoint_every"):
+        assert fields[name]["description"]
+    parsed = options(Command("flows.train", "")).parser.parse_args(
+        ["mnist", "--warm-start", "champion", "--warm-start-only", "first.*", "--keep-best", "2"]
+    )
+    assert (parsed.warm_start, parsed.warm_start_only, parsed.keep_best) == ("champion", "first.*", 2)
+
+
+def test_a_run_that_starts_from_the_champion(prefect_server: str, tmp_path: Path) -> None:
+    from flows.train import train
+
+    def run(**changes: Any) -> dict[str, Any]:
+        summary: Any = train("mnist", model="mlp", epochs=1, store=str(tmp_path), **changes)
+        return summary
+
+    def first_loss(summary: dict[str, Any]) -> float:
+        return read_metrics(Path(summary["artifacts"]["fit"]) / METRICS)[0]["loss"]
+
+    cold, warm = run(), run(warm_start="champion", warm_start_only="hidden.*")
+    assert cold["warm_start"] is None
+    assert warm["warm_start"]["from"] == str(tmp_path / "models" / "mnist" / "v1" / WEIGHTS)
+    assert warm["warm_start"]["loaded"] == PATHS[2:]
+    assert warm["warm_start"]["fresh"] == warm["warm_start"]["left"] == PATHS[:2]
+    assert states(warm)["feed"] == "cached"
+    assert states(warm)["fit"] == "ran"
+    whole = run(warm_start=str(tmp_path / "models" / "mnist" / "v1"))
+    assert first_loss(whole) < first_loss(warm) * 0.9
+    assert first_loss(whole) < first_loss(cold) * 0.5
+    assert states(run(warm_start=str(tmp_path / "models" / "mnist" / "v1")))["fit"] == "cached"
