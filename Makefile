@@ -27,8 +27,8 @@ check: env ## lint, format, types
 serve: env ## Prefect server with UI at http://127.0.0.1:4200 and a deployment for every dataset
 	@exec $(BIN)/python -m flows.serve
 
-crash: env ## 100 kills at random moments; each run must end with the same weights, bit for bit
-	$(BIN)/python -m pytest -m slow -s tests/test_crash.py
+crash: env ## 100 kills at random moments and harm to every file of a checkpoint; each run must end with the same bits
+	$(BIN)/python -m pytest -m slow -s tests/test_crash.py tests/test_resume.py
 
 lock: env ## renews requirements.lock from the ranges in pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
