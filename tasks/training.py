@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from datasets.errors import NonFiniteError, TrainingError
@@ -48,6 +49,7 @@ from tasks.weights import save_weights
 
 FETCH_EVERY = 25
 SAVE_SECONDS = 30.0
+FETCHED = ("loss", "accuracy", "grad_norm", "applied")
 METRICS = "metrics.jsonl"
 BEST = ("test_loss", "min")
 """The metric that ranks checkpoints, and where it is best."""
@@ -103,7 +105,7 @@ class Training:
         self.rates = learning_rates(recipe, self.total)
         self.test = columns(job.store, job.request, records, "test")
         self.resumed_from: int | None = None
-        self.seconds = 0.0
+        self.seconds = self.evaluating = 0.0
         self.wait = InputWait(0)
         self.cost: dict[str, Any] = {}
         self.skipped = 0
@@ -186,7 +188,9 @@ class Training:
                 loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
                 progress.move_to(done, f"{loss}, {speed:,.0f} examples/s")
                 pending = []
+            began_evaluating = time.perf_counter()
             tested = self._evaluate(carry, at) if evaluates else {}
+            self.evaluating += time.perf_counter() - began_evaluating
             log.append([tested] if tested else [])
             scores = {name: tested[name] for name in tested if name in BEST}
             if BEST[0] in tested:
@@ -247,14 +251,13 @@ class Training:
     def _rows(self, first: int, pending: list[dict[str, jax.Array]], skips: list[Skip]) -> list[dict[str, Any]]:
         """One row of the metric log for each step; a batch that was left out has no loss, but names its records."""
         left_out = {skip.verdict.step: skip for skip in skips}
-        wanted = ("loss", "accuracy", "grad_norm", "applied")
         rows = []
-        for at, row in enumerate(jax.device_get([{n: m[n] for n in wanted} for m in pending]), first):
+        for at, row in enumerate(fetched(pending), first):
             place = {"step": at, "epoch": self.pipeline.order.epoch(at)}
             if row["applied"]:
                 update = (at - self.skipped) // self.recipe.accumulate
                 rate = float(self.rates[min(update, len(self.rates) - 1)])
-                numbers = {name: float(row[name]) for name in ("loss", "accuracy", "grad_norm")}
+                numbers = {name: row[name] for name in FETCHED if name != "applied"}
                 rows.append({**place, **numbers, "learning_rate": rate})
             else:
                 self.skipped += 1
@@ -287,6 +290,19 @@ class Training:
             "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},
             "warm_start": self.warm_start,
         }
+
+
+@jax.jit
+def packed(metrics: list[tuple[jax.Array, ...]]) -> jax.Array:
+    """float32 [steps, metrics]: one array to fetch, because each costs as much as a small step."""
+    return jnp.stack([jnp.stack([value.astype(jnp.float32) for value in one]) for one in metrics])
+
+
+def fetched(pending: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
+    """The metrics of some steps on the host, in one go; filled up to one length, so that it is one program."""
+    metrics = [tuple(one[name] for name in FETCHED) for one in pending]
+    rows = np.asarray(packed(metrics + metrics[-1:] * (FETCH_EVERY - len(metrics)))).tolist()
+    return [dict(zip(FETCHED, row, strict=True)) for row in rows[: len(pending)]]
 
 
 def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
