@@ -15,6 +15,7 @@ from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
 from tasks.feed import PLAN, PLOT
 from tasks.stage import Run
 from tasks.summary import artifact_of, rows
+from tasks.validate import PAGE
 
 
 def publish(run: Run, summary: dict[str, Any]) -> None:
@@ -38,6 +39,8 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
     create_markdown_artifact(
         key=f"{name}-feed-plot", markdown=f"# Input settings\n\n{settings['chosen']['why']}\n\n{image(plan / PLOT)}"
     )
+    report = run.store.path(artifact_of(run, "validate"))
+    create_markdown_artifact(key=f"{name}-data", markdown=(report / PAGE).read_text(encoding="utf-8"))
     create_markdown_artifact(key=f"{name}-run", markdown=page(summary, folder))
 
 

@@ -12,48 +12,96 @@ from typing import Any
 
 import numpy as np
 
-from datasets.errors import SchemaError, SplitError
-from datasets.schema import Columns, Dataset, Feature
-from datasets.splits import names_of
+from datasets.errors import SchemaError
+from datasets.schema import Columns, Feature
+from datasets.splits import columns_of, names_of
 from tasks.artifact import Artifact, Draft
 from tasks.dealing import ORIGIN, origin_of
+from tasks.drift import baseline, distances, layout_of
+from tasks.duplicates import Contents, fingerprints
 from tasks.durable import read_json, write_json
+from tasks.findings import findings, settle
 from tasks.progress import bar
 from tasks.quarantine import bad_values
 from tasks.records import Shard, Shards
+from tasks.report import page
 from tasks.stage import Job, Run, Stage
+from tasks.statistics import FeatureStatistics
 
-REPORT = "report.json"
-MOST_EXAMPLES = 5
+REPORT, PAGE = "report.json", "report.md"
 
 
 def validate_records(job: Job, records: Artifact) -> Artifact:
     """A report on every split, whose facts name the digest of the records that it vouches for.
 
     Raises:
-        SchemaError: A record doesn't fit; it is named by split, record, raw file and row.
-        SplitError: A split has no example of a class that another split has.
+        SchemaError: A record doesn't fit (it is named by split, record, raw file and row), labels conflict, inputs
+            repeat or the data drifted, where the dataset file doesn't say that this is only said.
+        SplitError: The train split has no example of a class, or the same inputs are in two splits.
         ArtifactDamaged: A shard isn't what its manifest says.
     """
     dataset, folder = job.request.dataset, job.store.path(records)
     job.store.verify(records)  # what is vouched for are the bytes of this digest, not whatever can be decoded
     facts = job.store.facts(records)
     origins = read_json(folder / ORIGIN)
+    older = baseline(job.store, job.request.name, records.digest)
+    if older is not None:
+        job.store.touch(older)  # it is needed as long as its model is in use
 
     def fill(draft: Draft) -> None:
-        report: dict[str, Any] = {}
+        summaries, contents = {}, Contents()
         with bar(job.stage, sum(split["rows"] for split in facts["splits"].values()), "examples") as progress:
             for split in names_of(dataset.splits):
-                summary = SplitSummary(split, dataset.features, origins[split])
+                summaries[split] = summary = SplitSummary(split, dataset.features, origins[split])
                 for columns in open_split(folder, facts, split, dataset.features).blocks():
                     summary.add(columns)
+                    contents.add(split, columns[dataset.inputs], _labels(columns[dataset.label]))
                     progress.advance(summary.block_rows)
-                report[split] = summary.to_json()
-        _check_classes(dataset, report)
+        report: dict[str, Any] = {
+            "splits": {name: summary.to_json() for name, summary in summaries.items()},
+            "layout": layout_of(dataset),
+            "conversion": {name: facts[name] for name in ("raw_rows", "left_out", "quarantined", "reasons")},
+            "duplicates": _with_places(contents.duplicates(), origins),
+            "drift": _drift(job, older, summaries["train"]),
+        }
+        report["findings"] = findings(dataset, report)
+        settle(report["findings"])
         write_json(draft.folder / REPORT, report)
-        draft.facts = {"records": records.digest, "examples": {name: part["examples"] for name, part in report.items()}}
+        (draft.folder / PAGE).write_text(page(job.request.name, report), encoding="utf-8")
+        duplicates = {name: report["duplicates"][name] for name in ("within", "across", "conflicting")}
+        draft.facts = {
+            "records": records.digest,
+            "examples": {name: part["examples"] for name, part in report["splits"].items()},
+            "classes": list(dataset.features[dataset.label].classes),
+            "duplicates": duplicates, "quarantined": facts["quarantined"], "warnings": len(report["findings"]),
+        }  # fmt: skip
+        job.notes["findings"] = [finding["what"] for finding in report["findings"]]
 
     return job.commit("report", fill)
+
+
+def _labels(column: np.ndarray) -> np.ndarray:
+    return column if column.ndim == 1 else fingerprints(column)[:, 0].view(np.int64)
+
+
+def _drift(job: Job, older: Artifact | None, train: SplitSummary) -> dict[str, Any]:
+    if older is None:
+        return {"against": None, "features": {}}
+    old = read_json(job.store.path(older) / REPORT)
+    against = {"report": older.digest, "records": job.store.facts(older)["records"]}
+    return {"against": against, "features": distances(job.request.dataset, old, train.statistics)}
+
+
+def _with_places(duplicates: dict[str, Any], origins: dict[str, Any]) -> dict[str, Any]:
+    """Duplicates whose examples name raw files and rows too."""
+    examples = []
+    for one, record, other, again, differ in duplicates.pop("pairs"):
+        places = [
+            {"split": split, "record": at, **dict(zip(("file", "row"), origin_of(origins[split], at), strict=True))}
+            for split, at in ((one, record), (other, again))
+        ]
+        examples.append({"one": places[0], "other": places[1], "labels_differ": differ})
+    return {**duplicates, "examples": examples}
 
 
 def open_split(folder: Path, facts: Mapping[str, Any], split: str, features: Mapping[str, Feature]) -> Shards:
@@ -74,7 +122,7 @@ class SplitSummary:
     def __init__(self, split: str, features: Mapping[str, Feature], origin: list[list[Any]]) -> None:
         self.split, self.features, self.origin = split, features, origin
         self.rows = self.block_rows = 0
-        self._sums = {name: _Moments() for name in features}
+        self.statistics = {name: FeatureStatistics(feature) for name, feature in features.items()}
         self._counts = {name: np.zeros(len(f.classes), np.int64) for name, f in features.items() if f.classes}
 
     def add(self, columns: Columns) -> None:
@@ -91,7 +139,7 @@ class SplitSummary:
         for name, feature in self.features.items():
             self._check_layout(name, columns[name], feature)
             self._check_values(name, columns[name], feature)
-            self._sums[name].add(columns[name])
+            self.statistics[name].add(columns[name])
             if feature.classes:
                 self._counts[name] += np.bincount(
                     columns[name].reshape(-1).astype(np.int64), minlength=len(feature.classes)
@@ -139,10 +187,10 @@ class SplitSummary:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, least, greatest, mean and standard deviation a feature; counts a class for a label."""
+        """Statistics a feature (see `statistics.py`); counts a class for a label."""
         return {
             "examples": self.rows,
-            "features": {name: moments.to_json() for name, moments in self._sums.items()},
+            "features": {name: one.to_json() for name, one in self.statistics.items()},
             "classes": {
                 name: dict(zip(self.features[name].classes, counts.tolist(), strict=True))
                 for name, counts in self._counts.items()
@@ -150,42 +198,15 @@ class SplitSummary:
         }
 
 
-class _Moments:
-    """Count, least, greatest, mean and deviation over blocks (Chan, Golub, LeVeque 1983: the pairwise update)."""
-
-    def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
-        self.low, self.high = np.inf, -np.inf
-
-    def add(self, column: np.ndarray) -> None:
-        values = column.reshape(-1).astype(np.float64)
-        count, mean = self.count + values.size, values.mean()
-        delta = mean - self.mean
-        self.squares += float(np.square(values - mean).sum() + delta**2 * self.count * values.size / count)
-        self.mean += float(delta * values.size / count)
-        self.count = count
-        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "count": self.count, "min": self.low, "max": self.high, "mean": self.mean,
-            "std": float(np.sqrt(self.squares / self.count)),
-        }  # fmt: skip
-
-
-def _check_classes(dataset: Dataset, report: dict[str, Any]) -> None:
-    train = report["train"]["classes"][dataset.label]
-    missing = [name for name, count in train.items() if count == 0]
-    if missing:
-        raise SplitError(
-            "the train split has no example of a class", split="train", classes=", ".join(missing),
-            cure="declare only classes that occur, or split the data another way",
-        )  # fmt: skip
-
-
 def _reads(run: Run) -> dict[str, Any]:
     dataset = run.request.dataset
-    return {"features": dataset.features, "label": dataset.label, "splits": sorted(names_of(dataset.splits))}
+    records = next((outcome.artifact.digest for outcome in run.outcomes if outcome.name == "convert"), "")
+    older = baseline(run.store, run.request.name, records)
+    return {
+        "features": dataset.features, "inputs": dataset.inputs, "label": dataset.label,
+        "splits": sorted(names_of(dataset.splits)), "time": columns_of(dataset.splits),
+        "validation": dataset.validation, "against": None if older is None else older.digest,
+    }  # fmt: skip
 
 
 validate = Stage("validate", validate_records, _reads, libraries=("numpy", "array-record", "chex"))

@@ -15,6 +15,7 @@ from tasks.feed import PLAN, PLOT
 from tasks.publish import feed_table, image, key_part, page, publish, table
 from tasks.stage import Run
 from tasks.summary import artifact_of, summarise
+from tasks.validate import PAGE
 
 SCORES = {
     "examples": 1000, "accuracy": 0.97512,
@@ -43,6 +44,7 @@ def with_files(store: Path) -> tuple[Run, Path]:
     plan = run.store.path(artifact_of(run, "feed"))
     write_json(plan / PLAN, FEED)
     (plan / PLOT).write_bytes(BARS)
+    (run.store.path(artifact_of(run, "validate")) / PAGE).write_text("# Data of töy")
     return run, folder
 
 
@@ -104,7 +106,9 @@ def test_what_is_published_and_under_which_keys(tmp_path: Path, monkeypatch: pyt
     publish(run, summary)
     assert set(made) == {
         "toy-metrics", "toy-loss-curve", "toy-confusion-matrix", "toy-run", "toy-feed", "toy-feed-plot",
+        "toy-data",
     }  # fmt: skip
+    assert made["toy-data"]["markdown"] == "# Data of töy"
     assert made["toy-feed"]["table"] == feed_table(FEED)
     assert "memory-mapped columns" in made["toy-feed"]["description"]
     assert "0 threads: least" in made["toy-feed"]["description"]

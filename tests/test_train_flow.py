@@ -75,7 +75,8 @@ def test_what_prefect_shows(first: dict[str, Any], prefect_server: str) -> None:
         tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id])))
     assert flow_run.name == "mnist model=mlp epochs=1"
     assert {task.name for task in tasks} == {f"{stage} mnist" for stage in STAGES}
-    assert set(artifacts) == {"mnist-metrics", "mnist-loss-curve", "mnist-confusion-matrix", "mnist-run"}
+    shown = ("metrics", "loss-curve", "confusion-matrix", "feed", "feed-plot", "data", "run")
+    assert set(artifacts) == {f"mnist-{what}" for what in shown}
     assert "sample" in str(artifacts["mnist-run"].data)
     assert str(artifacts["mnist-loss-curve"].data).count("data:image/png;base64,") == 1
     assert f"{first['metrics']['accuracy']:.2%}" in str(artifacts["mnist-run"].data)

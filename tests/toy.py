@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from datasets.readers import idx
-from datasets.schema import Block, Columns, Dataset, Feature, RawFile, Rows, Source
+from datasets.schema import Block, Columns, Dataset, Feature, RawFile, Rows, Source, Validation
 from tasks.artifact import Artifact, Draft, Store
 from tasks.convert import convert_raw
 from tasks.feed import plan_input
@@ -159,6 +159,7 @@ def table_request(store: Path, rows: int = 60, **changes: Any) -> Request:
     options: dict[str, Any] = {
         "read": reader_of(columns), "inputs": "x", "splits": {"train": Rows(0, rows), "test": Rows(rows, 2 * rows)},
         "features": {"x": Feature("float32", (rows,)), "label": Feature("int32", classes=CLASSES)},
+        "validation": Validation(leaks="warn"),
     }  # fmt: skip
     return request_for(store, dataset(**{**options, **changes}))
 
