@@ -33,7 +33,7 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     from tasks import plots
     from tasks.compiled import use_compilation_cache
     from tasks.metric_log import read_metrics
-    from tasks.scoring import score
+    from tasks.scoring import ranking, score
     from tasks.training import METRICS as HISTORY
 
     use_compilation_cache(job.store.root / "compiled")
@@ -41,6 +41,8 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     classes = dataset.features[dataset.label].classes
     predictions, traces = predict_split(job.store, job.request, records, weights, "test")
     metrics = score(predictions.labels, predictions.predicted, predictions.losses, classes)
+    ranks = ranking(predictions.labels, predictions.logits)
+    metrics |= ranks
     job.notes.update(traces=traces)
 
     def fill(draft: Draft) -> None:
@@ -52,7 +54,7 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
         draft.facts = {
             "records": records.digest,
             "weights": weights.digest,
-            **{name: metrics[name] for name in ("examples", "correct", "accuracy", "loss")},
+            **{name: metrics[name] for name in ("examples", "correct", "accuracy", "loss", *ranks)},
         }
 
     return job.commit("evaluation", fill)

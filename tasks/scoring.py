@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
 
 def score(labels: np.ndarray, predicted: np.ndarray, losses: np.ndarray, classes: Sequence[str]) -> dict[str, Any]:
@@ -44,11 +49,33 @@ def score(labels: np.ndarray, predicted: np.ndarray, losses: np.ndarray, classes
     }
 
 
+def ranking(labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+    """How well a model of two classes ranks examples, whatever the threshold; the second class is the one looked for.
+
+    Args:
+        labels: int [N], 0 or 1.
+        logits: float32 [N, 2].
+
+    Returns:
+        roc_auc: the probability that an example of class 1 is ranked above one of class 0, ties counted half; pr_auc:
+        average precision, the precision at each found example of class 1, averaged (Davis & Goadrich 2006 on why it is
+        the one to look at when positives are rare). Empty if there are other than two classes, or one doesn't occur.
+    """
+    if logits.shape[1] != 2 or len(np.unique(labels)) != 2:
+        return {}
+    # In float64 and not through a softmax, where logits that are far apart would tie.
+    margin = logits[:, 1].astype(np.float64) - logits[:, 0].astype(np.float64)
+    return {
+        "roc_auc": float(roc_auc_score(labels, margin)),
+        "pr_auc": float(average_precision_score(labels, margin)),
+    }
+
+
 def mcnemar(labels: np.ndarray, candidate: np.ndarray, champion: np.ndarray) -> dict[str, Any]:
     """Whether a candidate is better than a champion on the same examples, by the exact one-sided McNemar test.
 
-    Only examples on which exactly one of the two is right tell them apart; if neither were better, each would win such an
-    example with probability 1/2 (McNemar 1947, Psychometrika 12).
+    Only examples on which exactly one of the two is right tell them apart; if neither were better, each would win such
+    an example with probability 1/2 (McNemar 1947, Psychometrika 12).
 
     Args:
         labels: int [N], the truth.

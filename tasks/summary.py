@@ -13,6 +13,9 @@ from tasks.registry import Registry
 from tasks.stage import Outcome, Run
 from tasks.warm_start import said
 
+METRICS = ("accuracy", "loss", "correct", "examples")
+RANKS = {"roc_auc": "ROC-AUC", "pr_auc": "PR-AUC"}  # of two classes only
+
 
 def summarise(run: Run, run_id: str) -> dict[str, Any]:
     """The summary of a finished run, as JSON.
@@ -31,7 +34,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "dataset": run.request.name,
         "about": run.request.dataset.about,
         "stages": [_stage_json(outcome) for outcome in run.outcomes],
-        "metrics": {name: evaluation[name] for name in ("accuracy", "loss", "correct", "examples")},
+        "metrics": {name: evaluation[name] for name in (*METRICS, *RANKS) if name in evaluation},
         "champion": None if champion is None else champion.version,
         "decision": {name: decision[name] for name in ("promoted", "reason")},
         "steps": run.store.facts(by_name["fit"].artifact)["steps"],
@@ -74,6 +77,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("data", summary["about"]),
         ("test accuracy", f"{metrics['accuracy']:.2%} ({metrics['correct']:,} of {metrics['examples']:,})"),
         ("test loss", f"{metrics['loss']:.4f}"),
+        *((label, f"{metrics[name]:.4f}") for name, label in RANKS.items() if name in metrics),
         ("steps", f"{summary['steps']:,}"),
         ("parameters", f"{summary['parameters']:,}"),
         ("examples/s", "-" if speed is None else f"{speed:,.0f}"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.promote import LEVEL
-from tasks.scoring import mcnemar, score
+from tasks.scoring import mcnemar, ranking, score
 
 ABC = ("a", "b", "c")
 
@@ -99,3 +99,34 @@ def test_a_better_model_is_found() -> None:
         for _ in range(50)
     ]
     assert sum(p <= LEVEL for p in found) >= 45
+
+
+# ------------------------------------------------------------------------------------------------------------- ranking
+
+
+def test_ranking_counted_by_hand() -> None:
+    labels = np.array([0, 0, 1, 1, 1])
+    margins = np.array([0.1, 0.7, 0.6, 0.8, 0.9])
+    pairs = [(p > n) + 0.5 * (p == n) for p in margins[labels == 1] for n in margins[labels == 0]]
+    made = ranking(labels, np.stack([-margins, margins], axis=1).astype(np.float32))
+    assert made["roc_auc"] == pytest.approx(sum(pairs) / 6)
+    assert made["pr_auc"] == pytest.approx((1 / 1 + 2 / 2 + 3 / 4) / 3)
+
+
+def test_the_margin_counts_and_far_ones_do_not_tie() -> None:
+    labels = np.array([0, 1, 0, 1])
+    logits = np.array([[0, 200], [0, 300], [-150, 0], [500, 900]], np.float32)
+    assert ranking(labels, logits) == {"roc_auc": 1.0, "pr_auc": 1.0}
+    assert ranking(1 - labels, logits)["roc_auc"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [(np.array([0, 1, 2]), 3), (np.array([0, 0, 0]), 2), (np.array([1, 1, 1]), 2)]
+)
+def test_no_ranking_without_two_classes(labels: np.ndarray, classes: int) -> None:
+    assert ranking(labels, np.zeros((3, classes), np.float32)) == {}
+
+
+def test_a_model_that_tells_nothing_is_at_chance() -> None:
+    made = ranking(np.array([0] * 99 + [1]), np.zeros((100, 2), np.float32))
+    assert made == {"roc_auc": 0.5, "pr_auc": pytest.approx(0.01)}
