@@ -17,8 +17,9 @@ class Validation:
     """Strict unless the dataset file says otherwise.
 
     Attributes:
-        on_bad: A value that is out of range or not finite, or that a table's reader can't take: "fail", or
-            "quarantine" to leave its row out of the records and write it, with the reason, to `quarantine.jsonl`.
+        on_bad: A value that is out of range or not finite, or of a table (CSV, Parquet, JSON Lines), that can't be
+            the declared feature: "fail", or "quarantine" to leave its row out of the records and write it, with the
+            reason, to `quarantine.jsonl`. A file that is damaged as such always ends the run.
         most_bad: Largest share of all raw rows that may be set aside.
         leaks: The same inputs in two splits, by decoded content: "error" or "warn".
         conflicts: The same inputs with different labels, within a split or across: "error" or "warn".

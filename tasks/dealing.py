@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from datasets.errors import SchemaError
+from datasets.readers.faults import setting_aside
 from datasets.schema import Block, Columns, Dataset
 from datasets.splits import ByFraction, columns_of, draw, names_of, rows_of
 from tasks.durable import write_json
@@ -28,7 +29,7 @@ class Dealt:
     Attributes:
         shards: Of each split, as JSON.
         origins: For each split, [file, first row, count] of each run of consecutive raw rows.
-        rows: That the reader gave.
+        rows: Of the raw data.
         left_out: Sound rows that are in no split.
         quarantined: Rows that were set aside.
         reasons: How many of them for which reason.
@@ -57,14 +58,18 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
     names = names_of(dataset.splits)
     dealt = Dealt({name: [] for name in names}, {name: [] for name in names})
     writers: dict[str, ShardWriter] = {}
+    sifted = 0
     with ExitStack() as stack:
         aside = stack.enter_context(Quarantine(folder))
+        sets_aside = dataset.validation.on_bad == "quarantine"
+        if sets_aside:
+            stack.enter_context(setting_aside(aside.put))
         for block in blocks:
             rows = row_count(block)
             check_has(block, columns_of(dataset.splits))
-            sets_aside = dataset.validation.on_bad == "quarantine"
             bad = aside.sift(block, dataset.features) if sets_aside else np.zeros(rows, bool)
             left = ~bad
+            sifted += int(np.count_nonzero(bad))
             for split, inside in rows_of(dataset.splits, block.columns, block.file, dealt.rows, rows, drawn).items():
                 at = inside[~bad[inside]] if sets_aside else inside
                 if not at.size:
@@ -79,6 +84,7 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
             dealt.left_out += int(np.count_nonzero(left))
         for split, writer in writers.items():
             dealt.shards[split] = [asdict(shard) for shard in writer.finish()]
+    dealt.rows += aside.rows - sifted  # of what the reader left out, it gave no block
     dealt.quarantined, dealt.reasons = aside.rows, dict(sorted(aside.reasons.items()))
     write_json(folder / ORIGIN, dealt.origins)
     return dealt
@@ -95,12 +101,17 @@ def drawn_over(dataset: Dataset, blocks: Iterable[Block]) -> np.ndarray | None:
     if not isinstance(rule, ByFraction):
         return None
     rows, strata = 0, []
-    for block in blocks:
-        rows += row_count(block)
-        if rule.stratify:
-            check_has(block, (rule.stratify,))
-            strata.append(block.columns[rule.stratify].copy())  # not the whole block that it may be a view of
+    with setting_aside(_nowhere) if dataset.validation.on_bad == "quarantine" else nullcontext():
+        for block in blocks:
+            rows += row_count(block)
+            if rule.stratify:
+                check_has(block, (rule.stratify,))
+                strata.append(block.columns[rule.stratify].copy())  # not the whole block that it may be a view of
     return draw(rule, rows, np.concatenate(strata) if strata else None)
+
+
+def _nowhere(*row: object) -> None:
+    """The second pass over the raw data notes what is left out."""
 
 
 def note_origin(origin: list[list[Any]], file: str, first: int, at: np.ndarray) -> None:

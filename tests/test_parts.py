@@ -17,7 +17,7 @@ import pytest
 import toy
 
 from datasets.errors import SchemaError, SplitError
-from datasets.readers import parquet
+from datasets.readers import delimited, parquet
 from datasets.schema import Block, ByFraction, ByHash, ByTime, Dataset, Feature, Files, Rows, Source, Validation
 from tasks import convert as stage
 from tasks.artifact import Artifact, Draft, Store
@@ -229,6 +229,7 @@ def test_bad_rows_of_all_files_are_set_aside_and_counted(tmp_path: Path, raw: Pa
     assert (facts["quarantined"], facts["reasons"]) == (3, {"x: out of range": 3})
     assert facts["raw_rows"] == 500
     assert sum(split["rows"] for split in facts["splits"].values()) == 497
+    assert facts["left_out"] == 0
     lines = (place.path(records) / QUARANTINE).read_text().splitlines()
     assert [(row["file"], row["row"]) for row in map(json.loads, lines)] == [
         ("data/day-001.parquet", 3), ("data/day-001.parquet", 99), ("data/day-004.parquet", 0),
@@ -237,3 +238,31 @@ def test_bad_rows_of_all_files_are_set_aside_and_counted(tmp_path: Path, raw: Pa
         convert(tmp_path / "t", raw, dataset(validation=replace(aside, most_bad=0.005), by_file=by_file))
     assert caught.value.facts["got"] == "3 of 500 rows (0.600%)"
     assert "day-001" in caught.value.facts["first"]
+
+
+def test_rows_of_a_table_that_its_reader_can_not_take_are_set_aside_too(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = ["x,label,name", "1.5,no,ab", "oops,yes,cd", "2.5,maybe,ef", "3.5,yes,much too long", "4.5,no,gh", ",no,ij"]
+    (raw / "a.csv").write_text("\n".join(lines) + "\n")
+    features = {"x": Feature("float32"), "label": FEATURES["label"], "name": Feature("uint8", (4,))}
+    read = functools.partial(delimited.blocks, where="a.csv", features=features)
+    halves: Any = ByFraction({"train": 0.5, "test": 0.5})
+    changes: dict[str, Any] = {"read": read, "features": features, "splits": halves, "by_file": False, "inputs": "x"}
+    with pytest.raises(SchemaError):
+        convert(tmp_path / "s", raw, dataset(**changes))
+    made = dataset(**changes, validation=Validation("quarantine", most_bad=0.8))
+    records, _ = convert(tmp_path / "s", raw, made)
+    place = Store(tmp_path / "s")
+    facts = place.facts(records)
+    assert (facts["raw_rows"], facts["quarantined"], facts["left_out"]) == (6, 4, 0)
+    rows = [json.loads(line) for line in (place.path(records) / QUARANTINE).read_text().splitlines()]
+    assert [(row["row"], row["field"], row["reason"]) for row in rows] == [
+        (1, "x", "not a number"), (2, "label", "not a class"), (3, "name", "too long"), (5, "x", "null"),
+    ]  # fmt: skip
+    assert (rows[0]["file"], rows[0]["got"]) == ("a.csv", "'oops'")
+    found, origin = {}, read_json(place.path(records) / ORIGIN)
+    for split in ("train", "test"):
+        part = open_split(place.path(records), facts, split, features).read(np.array([0]))
+        found[origin_of(origin[split], 0)[1]] = (float(part["x"][0]), bytes(part["name"][0]))
+    assert found == {0: (1.5, b"ab\0\0"), 4: (4.5, b"gh\0\0")}

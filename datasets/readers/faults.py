@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,25 @@ from datasets.errors import SchemaError
 
 EXAMPLES = 3
 
+SetAside = Callable[[str, int, str, object, str, str], None]
+"""Takes a bad row: file, data row, column, what was got, what was expected, reason."""
+_SET_ASIDE: ContextVar[SetAside | None] = ContextVar("set_aside", default=None)
+
+
+@contextmanager
+def setting_aside(take: SetAside) -> Iterator[None]:
+    """Within it, readers of tables leave out rows whose values don't fit, and give each to `take`."""
+    token = _SET_ASIDE.set(take)
+    try:
+        yield
+    finally:
+        _SET_ASIDE.reset(token)
+
+
+def set_aside() -> SetAside | None:
+    """Who takes bad rows now; None when they end the reading."""
+    return _SET_ASIDE.get()
+
 
 @dataclass
 class Faults:
@@ -20,9 +41,13 @@ class Faults:
 
     Attributes:
         file: Shown in the message.
+        rows: By row, the first fault of each: column, value, what was expected, reason; only where `keeps_rows`.
+        keeps_rows: Whether to keep every faulty row and not only a few examples.
     """
 
     file: str
+    keeps_rows: bool = False
+    rows: dict[int, tuple[str, object, str, str]] = field(default_factory=dict)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)
     _examples: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
     _expected: dict[str, str] = field(default_factory=dict)
@@ -34,6 +59,10 @@ class Faults:
         self, column: str, what: str, rows: Sequence[int] | np.ndarray, values: Sequence[object], expected: str
     ) -> None:
         """Notes that some rows of a column have the same fault; `values` may stop after the first few."""
+        if self.keeps_rows:
+            for i, row in enumerate(rows):
+                value = values[i] if i < len(values) else ""
+                self.rows.setdefault(int(row), (column, value, expected, what))
         if len(rows):
             self._counts[column, what] = self._counts.get((column, what), 0) + len(rows)
             # The first block with this fault gives the examples.
@@ -77,7 +106,7 @@ class Place:
     ) -> None:
         """Notes a fault of the values where `mask` is true."""
         at = np.flatnonzero(mask)
-        shown: list[Any] = [values[int(i)] for i in at[:EXAMPLES]]
+        shown: list[Any] = [values[int(i)] for i in (at if self.faults.keeps_rows else at[:EXAMPLES])]
         plain = [value.as_py() if isinstance(value, pa.Scalar) else value for value in shown]
         texts = ["null" if value is None else repr(value) if isinstance(value, str) else value for value in plain]
         self.faults.add(self.column, what, self.row + at // self.per, texts, expected)

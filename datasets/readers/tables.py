@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from datasets.errors import FetchError, NoRecordsError, ParameterError, SchemaError
 from datasets.readers import raw as raw_files
-from datasets.readers.faults import Faults, Place
+from datasets.readers.faults import Faults, Place, SetAside, set_aside
 from datasets.readers.values import check_fill, from_arrow
 from datasets.schema import Block, Columns, Feature
 
@@ -108,7 +109,12 @@ def to_blocks(
     fill = fill or {}
     check_fill(features, fill)
     faults, row = Faults(file), 0
+    take = set_aside()
     for table in _regroup(batches, rows):
+        if take is not None:
+            yield from _sound(table, file, features, wanted, row, fill, take)
+            row += table.num_rows
+            continue
         columns = convert(table, features, wanted, faults, row, fill)
         if not faults:
             yield Block(columns, file, row)
@@ -116,6 +122,30 @@ def to_blocks(
     faults.raise_if_any()
     if row == 0:
         yield Block(empty_columns(features), file, 0)
+
+
+def _sound(
+    table: pa.Table, file: str, features: Mapping[str, Feature], wanted: Mapping[str, tuple[str, ...]], row: int,
+    fill: Mapping[str, float], take: SetAside,
+) -> Iterator[Block]:  # fmt: skip
+    """Blocks of consecutive rows without those that don't fit, which `take` gets."""
+    numbers = np.arange(row, row + table.num_rows)
+    while True:
+        faults = Faults(file, keeps_rows=True)
+        columns = convert(table, features, wanted, faults, 0, fill)
+        if not faults:
+            break
+        for at, (column, value, expected, what) in sorted(faults.rows.items()):
+            take(file, int(numbers[at]), column, value, expected, what)
+        # What is left is converted again: one bad row may spoil how all others of a column were read
+        kept = np.ones(len(numbers), bool)
+        kept[list(faults.rows)] = False
+        table, numbers = table.filter(pa.array(kept)), numbers[kept]
+    if not len(numbers):
+        return
+    cuts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    for start, stop in itertools.pairwise(cuts):
+        yield Block({name: values[start:stop] for name, values in columns.items()}, file, int(numbers[start]))
 
 
 def convert(
