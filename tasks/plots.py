@@ -91,6 +91,27 @@ def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: i
     return _png(figure)
 
 
+def feed_rates(names: Sequence[str], rates: Sequence[float], ours: Sequence[int], about: str) -> bytes:
+    """Examples a second of input pipelines on a logarithmic axis, so that a factor is a distance.
+
+    Args:
+        names: Of the pipelines.
+        rates: Examples a second, above 0.
+        ours: Indices of this project's.
+        about: Title.
+    """
+    figure = Figure(figsize=(7.5, 0.9 + 0.3 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    colors = ["#c2571a" if index in ours else "#8fa3bf" for index in range(len(names))]
+    bars = axes.barh(range(len(names)), rates, color=colors)
+    axes.bar_label(bars, [f"{rate:,.0f}" for rate in rates], padding=4, fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="examples a second", xscale="log", xlim=(min(rates) / 3, max(rates) * 6))
+    axes.set_title(about, fontsize=10)
+    return _png(figure)
+
+
 def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})

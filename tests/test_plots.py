@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tasks import plots
-from tasks.plots import confusion_matrix, feed_settings, loss_curve
+from tasks.plots import confusion_matrix, feed_rates, feed_settings, loss_curve
 
 
 def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
@@ -94,3 +94,14 @@ def test_the_settings_of_the_feed_show_their_rates_and_the_chosen_one(figures: l
     assert [text.get_text() for text in axes.texts] == ["100", "1,234", "not tried"]
     assert "chosen: 1 threads" in axes.get_title()
     assert shown(content).std() > 0
+
+
+def test_rates_of_pipelines_stand_on_a_logarithmic_axis_and_ours_stand_out(figures: list[Figure]) -> None:
+    feed_rates(["ours", "a peer", "also ours"], [2e6, 5e3, 3e5], [0, 2], "MNIST-sized")
+    (axes,) = figures[0].axes
+    assert axes.get_xscale() == "log"
+    assert [bar.get_width() for bar in axes.patches] == [2e6, 5e3, 3e5]  # type: ignore[attr-defined]
+    colors = [bar.get_facecolor() for bar in axes.patches]
+    assert colors[0] == colors[2] != colors[1]
+    assert [text.get_text() for text in axes.texts] == ["2,000,000", "5,000", "300,000"]
+    assert axes.get_title() == "MNIST-sized"
