@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from datasets.errors import ContractError
-from datasets.schema import Dataset, Recipe
+from datasets.schema import Dataset, Feature, Recipe
 from tasks.contracts import cross_entropy, example_cross_entropy
 from tasks.optimizers import build_optimizer
 from tasks.step import Batch, LossFn, Policy, TrainStep
@@ -58,12 +59,20 @@ class Objective:
         return {"loss": example_cross_entropy(logits, labels), "accuracy": logits.argmax(axis=1) == labels}
 
     def table(self) -> str:
-        """The model's layers with shapes, parameters and FLOPs of one batch, as text."""
-        features = self.dataset.features[self.dataset.inputs]
-        x = jnp.zeros((self.dataset.recipe.batch_size, *features.shape), features.dtype)
-        model = nnx.clone(self.model)
-        model.eval()
-        return nnx.tabulate(model, x, compute_flops=True, console_kwargs={"width": 120, "force_terminal": False})
+        """The model's layers with shapes, parameters and FLOPs of the forward pass of one batch, as text."""
+        recipe, feature = self.dataset.recipe, self.dataset.features[self.dataset.inputs]
+        classes = len(self.dataset.features[self.dataset.label].classes)
+        return model_table(recipe.model, feature, classes, recipe.batch_size, recipe.precision)
+
+
+@functools.cache
+def model_table(name: str, feature: Feature, classes: int, batch_size: int, precision: str) -> str:
+    """What `nnx.tabulate` says of a model in eval mode, as plain text."""
+    model = build_model(name, feature, classes, dropout=0.0, seed=0, precision=precision)
+    model.eval()
+    x = jnp.zeros((batch_size, *feature.shape), feature.dtype)
+    text = nnx.tabulate(model, x, compute_flops=True, console_kwargs={"width": 150, "force_terminal": False})
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines()) + "\n"
 
 
 def policy(recipe: Recipe) -> Policy:

@@ -17,6 +17,8 @@ from tasks.stage import Run
 from tasks.summary import artifact_of, rows
 from tasks.validate import PAGE
 
+MODEL_TABLE = "model.txt"
+
 
 def publish(run: Run, summary: dict[str, Any]) -> None:
     """Creates the artifacts of the current flow run, under keys of the dataset so that Prefect keeps their history."""
@@ -94,8 +96,14 @@ def page(summary: dict[str, Any], folder: Path) -> str:
     return (
         f"# train/{summary['dataset']}\n\n{summary['about']}.\n\n| | |\n|---|---|\n{facts}\n\n"
         f"| stage | state | seconds | key | digest |\n|---|---|---|---|---|\n{stages}\n\n"
-        f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n"
+        f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n{_model(Path(summary['artifacts']['fit']))}"
     )
+
+
+def _model(weights: Path) -> str:
+    """The model's layers; none for weights of before they were kept."""
+    path = weights / MODEL_TABLE
+    return f"\n## Model\n\n```text\n{path.read_text()}```\n" if path.is_file() else ""
 
 
 def _cell(text: str) -> str:

@@ -31,11 +31,12 @@ from tasks.contracts import check_batch
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
+from tasks.event_log import write_logs
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall, Skip
 from tasks.input_wait import InputWait
 from tasks.lineage import go_on_from_shorter, lineage
-from tasks.metric_log import MetricLog, Position, read_until
+from tasks.metric_log import MetricLog, Position, read_metrics, read_until
 from tasks.objective import Objective, class_weights
 from tasks.optimizers import averaged, learning_rates
 from tasks.pipeline import Pipeline
@@ -51,6 +52,7 @@ FETCH_EVERY = 25
 SAVE_SECONDS = 30.0
 FETCHED = ("loss", "accuracy", "grad_norm", "applied")
 METRICS = "metrics.jsonl"
+MODEL_TABLE = "model.txt"
 BEST = ("test_loss", "min")
 """The metric that ranks checkpoints, and where it is best."""
 
@@ -62,12 +64,18 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
     use_compilation_cache(job.store.root / "compiled")
     folder = job.store.root / "checkpoints" / job.request.name / job.key
     training = Training(job, records, chosen_setting(job.store, plan), folder)
-    carry = training.run()
+    table = training.objective.table()
+    LOG.info("the model, %s parameters:\n%s", f"{training.parameters:,}", table)
+    try:
+        carry = training.run()
+    finally:  # what is known of a training that failed is worth most
+        training.write_logs()
     job.notes.update(training.notes())
 
     def fill(draft: Draft) -> None:
         save_weights(draft.folder, training.step.model(training.evaluated(carry)), job.request.dataset)
         write_bytes(draft.folder / METRICS, (folder / METRICS).read_bytes())
+        write_bytes(draft.folder / MODEL_TABLE, table.encode())
         draft.facts = {"records": records.digest, "steps": int(carry.step), "parameters": training.parameters}
 
     return job.commit("weights", fill)
@@ -107,8 +115,9 @@ class Training:
         self.resumed_from: int | None = None
         self.seconds = self.evaluating = 0.0
         self.wait = InputWait(0)
+        self.began, self.times = time.time(), list[dict[str, Any]]()
         self.cost: dict[str, Any] = {}
-        self.skipped = 0
+        self.skipped, self._waited = 0, 0.0
         self.stopping = EarlyStopping(recipe.early_stopping)
         self.done = 0
 
@@ -184,7 +193,7 @@ class Training:
             if look or len(pending) == FETCH_EVERY:
                 rows = self._rows(done - len(pending), pending, firewall.check(carry, now=True))
                 log.append(rows)
-                speed = (done - start) * self.recipe.batch_size / (time.perf_counter() - began)
+                speed = self._timed(at, done - start, time.perf_counter() - began)
                 loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
                 progress.move_to(done, f"{loss}, {speed:,.0f} examples/s")
                 pending = []
@@ -206,6 +215,25 @@ class Training:
         if warning := self.wait.warning(self.seconds, augmented=bool(self.recipe.augment)):
             LOG.warning("%s", warning)
         return carry
+
+    def _timed(self, at: int, steps: int, seconds: float) -> float:
+        """Notes how the steps since the last look went; gives examples a second since the start."""
+        waited, self._waited = self.wait.seconds - self._waited, self.wait.seconds
+        last = self.times[-1] if self.times else {"step": at - steps, "seconds": 0.0}
+        count, spent = at - last["step"], max(seconds - last["seconds"], 1e-9)
+        rate = count * self.recipe.batch_size / spent
+        self.times.append({"step": at, "seconds": seconds, "step_ms": 1000 * spent / count,
+                           "examples_per_second": rate, "input_wait": waited / spent})  # fmt: skip
+        return steps * self.recipe.batch_size / seconds
+
+    def write_logs(self) -> None:
+        """Parquet and TensorBoard's events of all steps so far, below `logs/` in the store."""
+        if rows := read_metrics(self.folder / METRICS):
+            try:
+                folder = self.job.store.root / "logs" / self.job.request.name / self.job.key
+                write_logs(folder, rows, self.times, self.began)
+            except OSError as error:  # no weight depends on them
+                LOG.warning("the metrics can't be written for other tools: %s", error)
 
     def _evaluates_at(self, done: int) -> bool:
         every = self.recipe.evaluate_every

@@ -61,3 +61,27 @@ def test_the_code_of_the_model_counts(request_: Request) -> None:
 def test_a_feature_more_counts(request_: Request) -> None:
     more = {**request_.dataset.features, "user": Feature("int32")}
     assert parts(request_, features=more) != parts(request_)
+
+
+# ------------------------------------------------------------------------------------------------- tasks/benchmarks/fit
+
+
+def test_the_benchmark_measures_what_its_goals_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.benchmarks import fit as benchmark
+
+    monkeypatch.delenv("GRISTMILL_PEERS", raising=False)
+    found = benchmark.run(1, {"mlp": (16, 6, 1, "<= 1.10")})
+    assert [(row.against, row.goal) for row in found] == [("bare jax.jit", "<= 1.10"), ("ours", ">= 2")]
+    assert all(row.value > 0 and row.ratio and row.ratio > 0 for row in found)
+
+
+def test_a_peer_that_is_not_there_is_said_to_be_missing() -> None:
+    from tasks.benchmarks.fit import report
+
+    taken = {"ours": [1.0, 2.0], "bare jax.jit": [1.0, 1.0], "nnx.jit as in tutorials": [3.0, 8.0]}
+    rows = report("cnn", 128, 10, taken, "<= 1.02")
+    assert [row.ratio for row in rows] == [1.5, 3.5, None]
+    assert rows[0].value == 150
+    assert "not installed" in rows[2].unit
+    rows = report("cnn", 128, 10, {**taken, "PyTorch": [2.0, 4.0]}, "<= 1.02")
+    assert (rows[2].ratio, rows[2].goal) == (0.5, "<= 1")

@@ -12,7 +12,7 @@ from tasks import publish as module
 from tasks.durable import write_json
 from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
 from tasks.feed import PLAN, PLOT
-from tasks.publish import feed_table, image, key_part, page, publish, table
+from tasks.publish import MODEL_TABLE, feed_table, image, key_part, page, publish, table
 from tasks.stage import Run
 from tasks.summary import artifact_of, summarise
 from tasks.validate import PAGE
@@ -84,6 +84,9 @@ def test_the_page_of_a_run(tmp_path: Path) -> None:
     assert f"| fit | resumed | 1.2 | `key-fit` | `{artifact_of(run, 'fit').digest[:12]}` |" in made
     assert encoded(CURVE) in made
     assert encoded(MATRIX) in made
+    assert "## Model" not in made
+    (run.store.path(artifact_of(run, "fit")) / MODEL_TABLE).write_text("hidden, 512 parameters\n")
+    assert "## Model\n\n```text\nhidden, 512 parameters\n```" in page(summarise(run, "id"), folder)
 
 
 def test_the_settings_of_the_feed_are_rows_and_the_chosen_one_is_marked() -> None:

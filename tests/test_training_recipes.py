@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import toy
 from safetensors.numpy import load_file
@@ -247,3 +248,33 @@ def test_notes_count_what_this_process_did(request_: Request, inputs: Any) -> No
     _, job = toy.fitted(with_recipe(request_, epochs=1), inputs, "notes")
     assert isinstance(job, Job)
     assert (job.notes["steps"], job.notes["resumed_from"]) == (EPOCH, None)
+
+
+# ------------------------------------------------------------------------------------------------------ for other tools
+
+
+def test_logs_and_the_table_of_the_model_are_kept(request_: Request, inputs: Any) -> None:
+    artifact, job = toy.fitted(with_recipe(request_, epochs=1), inputs, "logs")
+    logs = request_.store / "logs" / "toy" / job.key
+    table = pq.read_table(logs / "metrics.parquet").to_pylist()
+    assert [{k: v for k, v in row.items() if v is not None} for row in table] == rows(request_, artifact)
+    times = pq.read_table(logs / "times.parquet").to_pylist()
+    assert times[-1]["step"] == EPOCH - 1
+    assert all(row["step_ms"] > 0 and row["examples_per_second"] > 0 and row["input_wait"] >= 0 for row in times)
+    assert times[-1]["seconds"] == pytest.approx(
+        sum(row["step_ms"] * (row["step"] - before) / 1000 for row, before in
+            zip(times, [-1, *(row["step"] for row in times)], strict=False))
+    )  # fmt: skip
+    assert (logs / "events.out.tfevents.gristmill").stat().st_size > 100
+    text = (folder(request_, artifact) / "model.txt").read_text()
+    assert "hidden" in text
+    assert "9,731" in text  # parameters
+    assert "flops" in text
+
+
+def test_a_training_that_fails_leaves_its_logs(tmp_path: Path) -> None:
+    request, inputs, bad = numbers(tmp_path, on_nonfinite="skip", max_skips=1)
+    with pytest.raises(NonFiniteError):
+        toy.fitted(request, inputs, "failed")
+    steps = pq.read_table(tmp_path / "logs" / "toy" / "failed" / "metrics.parquet").column("step").to_pylist()
+    assert bad[0] < len(steps) <= bad[1] + 1  # the evaluation after an epoch is a row too

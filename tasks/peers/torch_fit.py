@@ -46,7 +46,7 @@ def loop(name: str, images: np.ndarray, labels: np.ndarray, order: np.ndarray) -
         loss = torch.nn.functional.cross_entropy(model(x[batch].float() / 255), y[batch])
         loss.backward()
         optimizer.step()
-    float(loss)
+    loss.item()
     return time.perf_counter() - began
 
 
