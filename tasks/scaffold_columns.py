@@ -1,0 +1,213 @@
+"""What the columns of a table hold, found in one pass over all of its rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datasets.errors import DataFormatError
+from datasets.readers import delimited, jsonl, parquet
+from datasets.readers import raw as raw_files
+from datasets.readers.tables import files_of
+from datasets.readers.values import MISSING
+
+MOST_DISTINCT = 1000
+DELIMITERS = ",;\t|"
+
+
+@dataclass
+class Column:
+    """What one column holds.
+
+    Attributes:
+        name: In the table.
+        kind: "number", "truth", "text", "list" or another type's name.
+        rows: How many were seen.
+        missing: How many of them have no value.
+        values: How often each value occurs, as text; no more are counted beyond MOST_DISTINCT of them.
+        many: Whether there are more values than that.
+        whole: Whether all numbers are whole.
+        widest: Most bytes of UTF-8.
+        length: Of every list; None if they differ.
+        mean: Of the numbers.
+        spread: Their standard deviation.
+        in_folder: Whether it is a hive key.
+    """
+
+    name: str
+    kind: str = ""
+    rows: int = 0
+    missing: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+    many: bool = False
+    whole: bool = True
+    widest: int = 0
+    length: int | None = None
+    mean: float = 0.0
+    spread: float = 0.0
+    in_folder: bool = False
+    _squares: float = 0.0
+    _count: int = 0
+
+    def add(self, array: pa.Array) -> None:
+        """Looks at more rows."""
+        if pa.types.is_dictionary(array.type):
+            array = array.cast(array.type.value_type)
+        kind = _kind_of(array.type)
+        self.rows += len(array)
+        if kind == "null":
+            self.missing += len(array)
+            return
+        self.kind = kind if self.kind in ("", kind) else "mixed"
+        if kind == "list":
+            lengths = set(pc.list_value_length(array).to_pylist())  # type: ignore[attr-defined]
+            self.length = lengths.pop() if len(lengths) == 1 and self.length in (None, *lengths) else -1
+            return
+        if kind not in ("number", "truth", "text"):
+            return
+        if kind == "text":
+            self.widest = max(self.widest, pc.max(pc.binary_length(array)).as_py() or 0)  # type: ignore[attr-defined]
+        self._count_values(array)
+        numbers = array if kind == "number" else _as_numbers(array) if kind == "text" else None
+        self.missing += array.null_count if kind != "text" or numbers is None else numbers.null_count
+        if numbers is None:
+            self._count = -1  # some text is no number
+        elif self._count >= 0:
+            self._add_numbers(numbers)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value that is there is a number, and there is one."""
+        return self.kind in ("number", "text") and self._count > 0
+
+    def _count_values(self, array: pa.Array) -> None:
+        if self.many:
+            return
+        for pair in pc.value_counts(array).to_pylist():  # type: ignore[attr-defined]
+            if pair["values"] is not None:
+                self.values[_as_text(pair["values"])] += pair["counts"]
+        self.many = len(self.values) > MOST_DISTINCT
+
+    def _add_numbers(self, numbers: pa.Array) -> None:
+        values = numbers.cast(pa.float64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
+        self.missing += int(np.isnan(values).sum())
+        values = values[np.isfinite(values)]
+        if not len(values):
+            return
+        self.whole &= bool((values == values.round()).all())
+        count = self._count + len(values)
+        delta = values.mean() - self.mean
+        # Chan, Golub, LeVeque 1983: the pairwise update
+        self._squares += float(((values - values.mean()) ** 2).sum() + delta**2 * self._count * len(values) / count)
+        self.mean += float(delta * len(values) / count)
+        self._count, self.spread = count, math.sqrt(self._squares / count)
+
+
+@dataclass
+class Table:
+    """A table and its columns.
+
+    Attributes:
+        kind: "delimited", "parquet" or "jsonl".
+        files: Names relative to the raw folder.
+        columns: In their order.
+        rows: Of all files.
+        delimiter: Where it isn't the usual one.
+    """
+
+    kind: str
+    files: list[str]
+    columns: list[Column]
+    rows: int
+    delimiter: str | None = None
+
+
+def look_at_columns(kind: str, folder: Path, where: str) -> Table:
+    """All columns of a table.
+
+    Raises:
+        DataError: A file is damaged or empty.
+    """
+    endings = {"delimited": delimited.ENDINGS, "parquet": parquet.ENDINGS, "jsonl": jsonl.ENDINGS}[kind]
+    files = files_of(folder, where, endings)
+    delimiter = delimiter_of(files[0][0]) if kind == "delimited" else None
+    columns: dict[str, Column] = {}
+    rows = 0
+    for path, name in files:
+        keys = parquet.hive_keys(name) if kind == "parquet" else {}
+        for batch in _batches(kind, path, name, delimiter):
+            for i, column in enumerate(batch.schema.names):
+                seen = columns.setdefault(column, Column(column, in_folder=column in keys))
+                seen.missing += rows - seen.rows  # files before this one hadn't the column
+                seen.rows = rows
+                seen.add(batch.column(i))
+            rows += batch.num_rows
+    for column in columns.values():
+        column.missing += rows - column.rows
+        column.rows = rows
+    if rows == 0:
+        raise DataFormatError("0 records", file=folder / where)
+    usual = delimiter is None or all(delimiter == delimited._usual_delimiter(name) for _, name in files)
+    return Table(kind, [name for _, name in files], list(columns.values()), rows, None if usual else delimiter)
+
+
+def delimiter_of(path: Path) -> str:
+    """What stands between the values of the header: the mark that occurs most often outside of quotes."""
+    with raw_files.opened(path) as stream:
+        first = stream.readline(1 << 16).decode("utf-8", "replace")
+    widths = {mark: len(next(csv.reader(io.StringIO(first), delimiter=mark), [])) for mark in DELIMITERS}
+    return max(DELIMITERS, key=lambda mark: widths[mark])
+
+
+def _batches(kind: str, path: Path, name: str, delimiter: str | None) -> Iterator[pa.RecordBatch]:
+    if kind == "delimited":
+        header = delimited._header(path, delimiter or ",")
+        yield from delimited.batches(path, {column: (column,) for column in header}, delimiter or ",")
+    elif kind == "parquet":
+        keys = parquet.hive_keys(name)
+        with parquet._opened(path) as file:
+            for batch in file.iter_batches():
+                for key, value in keys.items():
+                    batch = batch.append_column(key, pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
+                yield batch
+    else:
+        members = dict.fromkeys(member for _, row in jsonl._objects(path) for member in row)
+        yield from jsonl._batches(path, {member: (member,) for member in members}, 16_384)
+
+
+def _kind_of(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_boolean(kind):
+        return "truth"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return "list" if _kind_of(kind.value_type) == "number" else str(kind)
+    return "null" if types.is_null(kind) else str(kind)
+
+
+def _as_numbers(texts: pa.Array) -> pa.Array | None:
+    """Texts as numbers, missing ones as null, by the readers' rule; None if one is neither."""
+    trimmed = pc.utf8_trim_whitespace(texts)  # type: ignore[attr-defined]
+    missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING), trimmed.type))  # type: ignore[attr-defined]
+    try:
+        return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed).cast(pa.float64())  # type: ignore[attr-defined]
+    except pa.ArrowInvalid:
+        return None
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
