@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import threading
 import uuid
@@ -10,19 +11,24 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import toy
+from PIL import Image
 
 import datasets
-from datasets.errors import FetchError, ParameterError
-from datasets.schema import Dataset, RawFile, Source
+from datasets.errors import DataFormatError, FetchError, ParameterError, TransientError
+from datasets.readers import images, parquet
+from datasets.schema import Dataset, Feature, RawFile, Source
 from tasks import fetch as stage
 from tasks import request as requests
+from tasks.download import fetch_file
 from tasks.fetch import fetch_raw, local_folder, prepared
 from tasks.request import Request
 from tasks.sources_remote import RemoteFile, download
@@ -404,3 +410,77 @@ def test_an_object_store_has_no_mirrors(bucket: str, mirror: str, monkeypatch: p
     known_as(monkeypatch, Source((RawFile("a"),), mirrors=(mirror, bucket)))
     with pytest.raises(ParameterError, match="no mirrors"):
         prepared("toy")
+
+
+# ------------------------------------------------------------------------------------------------- folders as they come
+
+
+def test_pictures_with_what_systems_leave_and_odd_names_are_read_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsencode(tmp_path / "pets")
+    for name in (b"cat/a\xff.png", "猫/1.png".encode(), b"cat/._1.png", b"__MACOSX/cat/._1.png", b".DS_Store",
+                 b"cat/Thumbs.db", b"cat/notes.txt"):  # fmt: skip
+        path = Path(os.fsdecode(folder + b"/" + name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), 200).save(path, "PNG")
+    (tmp_path / "pets" / "bird").mkdir()
+    known_as(monkeypatch, Source(folder=str(tmp_path / "pets"), pattern="**"))
+    job = toy.job(prepared("toy", store=tmp_path / "store"), "fetch")
+    raw = fetch_raw(job)
+    assert set(job.store.facts(raw)["files"]) == {"cat/a\\xff.png", "cat/notes.txt", "猫/1.png"}
+    features = {"image": Feature("uint8", (4, 4, 1)), "label": Feature("int32", classes=("bird", "cat", "猫"))}
+    blocks = list(images.blocks(job.store.path(raw), features))
+    assert [(block.file, block.columns["label"].tolist()) for block in blocks] == [
+        ("cat/a\\xff.png", [1]), ("猫/1.png", [2]),
+    ]  # fmt: skip
+
+
+def test_a_parquet_folder_with_a_marker_and_a_file_that_is_no_parquet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = tmp_path / "nights"
+    nights.mkdir()
+    pq.write_table(pa.table({"x": [1, 2], "label": [0, 1]}), nights / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([], pa.int64()), "label": pa.array([], pa.int64())}), nights / "b.parquet")
+    (nights / "_SUCCESS").touch()
+    (nights / ".a.parquet.crc").write_bytes(b"crc")
+    known_as(monkeypatch, Source(folder=str(nights), pattern="**"))
+    features = {"x": Feature("int32"), "label": Feature("int32", classes=("no", "yes"))}
+
+    def rows(key: str) -> int:
+        job = toy.job(prepared("toy", store=tmp_path / "store"), "fetch", key)
+        blocks = parquet.blocks(job.store.path(fetch_raw(job)), "", features)
+        return sum(len(block.columns["x"]) for block in blocks)
+
+    assert rows("fetch-1") == 2
+    (nights / "z.parquet").touch()
+    with pytest.raises(DataFormatError, match="0 bytes") as caught:
+        rows("fetch-2")
+    assert str(caught.value.facts["file"]).endswith("z.parquet")
+
+
+def test_a_body_of_unknown_length_needs_a_pinned_digest(tmp_path: Path) -> None:
+    class Endless(BaseHTTPRequestHandler):  # HTTP/1.0 without a length: a broken connection looks like the end
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"a,b\n1,2\n")
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        pin = RawFile("a.csv", hashlib.sha256(b"a,b\n1,2\n").hexdigest(), 8)
+        assert fetch_file(pin, (url,), "", tmp_path / "pinned").read_bytes() == b"a,b\n1,2\n"
+        with pytest.raises(TransientError, match="says how long it is"):
+            fetch_file(RawFile("a.csv"), (url,), "", tmp_path / "loose", sleep=lambda seconds: None)
+        assert not (tmp_path / "loose" / "a.csv").exists()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
