@@ -68,7 +68,11 @@ def test_no_stage_function_is_imported_by_another_task() -> None:
 
 def test_every_source_file_has_its_test() -> None:
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
-    sources = {path.stem for path in FILES if path.stem != "__init__"}
+    # What flows.new wrote for someone's own data is covered by test_datasets
+    written = {
+        path for path in (ROOT / "datasets").glob("*.py") if "\n\nWritten by flows.new from " in path.read_text()
+    }
+    sources = {path.stem for path in FILES if path.stem != "__init__" and path not in written}
     assert not sources - tested, f"without a test: {sorted(sources - tested)}"
 
 
