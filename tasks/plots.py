@@ -91,23 +91,36 @@ def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: i
     return _png(figure)
 
 
-def feed_rates(names: Sequence[str], rates: Sequence[float], ours: Sequence[int], about: str) -> bytes:
-    """Examples a second of input pipelines on a logarithmic axis, so that a factor is a distance.
+def feed_ratios(
+    names: Sequence[str], ratios: Sequence[float], spreads: Sequence[tuple[float, float]],
+    goals: Sequence[float | None], about: str,
+) -> bytes:  # fmt: skip
+    """How many times as fast the feed is as limits and peers, on a logarithmic axis, so that a factor is a distance.
 
     Args:
-        names: Of the pipelines.
-        rates: Examples a second, above 0.
-        ours: Indices of this project's.
+        names: Of the limits and peers.
+        ratios: Median of the paired ratios, ours / theirs.
+        spreads: Least and greatest ratio of the rounds; drawn as a line.
+        goals: What is wanted; drawn as a mark. None for no goal.
         about: Title.
     """
-    figure = Figure(figsize=(7.5, 0.9 + 0.3 * len(names)), layout="constrained")
+    figure = Figure(figsize=(8.5, 0.9 + 0.32 * len(names)), layout="constrained")
     axes = figure.add_subplot()
-    colors = ["#c2571a" if index in ours else "#8fa3bf" for index in range(len(names))]
-    bars = axes.barh(range(len(names)), rates, color=colors)
-    axes.bar_label(bars, [f"{rate:,.0f}" for rate in rates], padding=4, fontsize=8)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
+    place = np.arange(len(names))
+    bars = axes.barh(place, ratios, color="#8fa3bf")
+    low, high = np.array(spreads).T
+    axes.hlines(place, low, high, color="#27548a", linewidth=1.5)
+    wanted = [(at, goal) for at, goal in enumerate(goals) if goal is not None]
+    axes.plot([goal for _, goal in wanted], [at for at, _ in wanted], "|", color="#c2571a", markersize=16, label="goal")
+    for bar, ratio, end in zip(bars, ratios, high, strict=True):
+        middle = bar.get_y() + bar.get_height() / 2
+        axes.annotate(f"{ratio:.3g}", (end, middle), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(place, names, fontsize=8)
     axes.invert_yaxis()
-    axes.set(xlabel="examples a second", xscale="log", xlim=(min(rates) / 3, max(rates) * 6))
+    axes.set(xlabel="ours / theirs: median of paired rounds, line from least to greatest", xscale="log")
+    axes.set_xlim(min(*low, 1.0) / 2, high.max() * 3)
+    axes.axvline(1, color="#444444", linewidth=0.8)
+    axes.legend(fontsize=8, loc="upper right")
     axes.set_title(about, fontsize=10)
     return _png(figure)
 

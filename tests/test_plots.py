@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tasks import plots
-from tasks.plots import confusion_matrix, feed_rates, feed_settings, loss_curve
+from tasks.plots import confusion_matrix, feed_ratios, feed_settings, loss_curve
 
 
 def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
@@ -96,12 +96,14 @@ def test_the_settings_of_the_feed_show_their_rates_and_the_chosen_one(figures: l
     assert shown(content).std() > 0
 
 
-def test_rates_of_pipelines_stand_on_a_logarithmic_axis_and_ours_stand_out(figures: list[Figure]) -> None:
-    feed_rates(["ours", "a peer", "also ours"], [2e6, 5e3, 3e5], [0, 2], "MNIST-sized")
+def test_ratios_to_peers_stand_on_a_logarithmic_axis_with_spread_and_goal(figures: list[Figure]) -> None:
+    feed_ratios(["limit", "a peer"], [0.95, 120.0], [(0.8, 1.1), (90.0, 300.0)], [0.9, None], "MNIST-sized")
     (axes,) = figures[0].axes
     assert axes.get_xscale() == "log"
-    assert [bar.get_width() for bar in axes.patches] == [2e6, 5e3, 3e5]  # type: ignore[attr-defined]
-    colors = [bar.get_facecolor() for bar in axes.patches]
-    assert colors[0] == colors[2] != colors[1]
-    assert [text.get_text() for text in axes.texts] == ["2,000,000", "5,000", "300,000"]
+    assert [bar.get_width() for bar in axes.patches] == [0.95, 120.0]  # type: ignore[attr-defined]
+    (spread,) = axes.collections
+    assert [line[:, 0].tolist() for line in spread.get_segments()] == [[0.8, 1.1], [90.0, 300.0]]  # type: ignore[attr-defined]
+    goal = next(line for line in axes.get_lines() if line.get_label() == "goal")
+    assert np.asarray(goal.get_xydata()).tolist() == [[0.9, 0.0]]
+    assert [text.get_text() for text in axes.texts] == ["0.95", "120"]
     assert axes.get_title() == "MNIST-sized"
