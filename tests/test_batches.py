@@ -11,7 +11,7 @@ from typing import ClassVar
 import grain
 import numpy as np
 import pytest
-from test_pipeline import HANG, SIZE, Memory, make, rows, tripping
+from test_pipeline import BAD, HANG, SIZE, Memory, make, rows, tripping
 
 from datasets.errors import PipelineError
 from tasks import batches as module
@@ -75,3 +75,29 @@ def test_without_threads_and_workers_an_element_is_made_when_it_is_asked_for() -
         assert made == [0]
         assert [int(batch["i"][0]) for batch in batches] == [1, 2]
     assert made == [0, 1, 2]
+
+
+def test_workers_and_their_faults_inside_a_prefect_task(prefect_server: str) -> None:
+    """A task that is submitted runs in a thread of Prefect's, where Grain alone misses absl's flags."""
+    from prefect import flow, task
+
+    before, (good, bad) = multiprocessing.active_children(), ("good", "bad")
+
+    @task(persist_result=False)
+    def read(what: str) -> list[int]:
+        pipeline, step = tripping("raise")
+        with pipeline.iterate(step - (what == good), step + (what == bad), workers=1) as batches:
+            return [int(batch["id"][0]) for batch in batches]
+
+    @flow(persist_result=False)
+    def reads() -> list[str]:
+        states = [read.submit(what, return_state=True) for what in (good, bad)]
+        for state in states:
+            if not state.is_completed():
+                with pytest.raises(PipelineError, match="no such pixel") as caught:
+                    state.result()
+                assert caught.value.facts["example"] == BAD
+        return [state.type.value for state in states]
+
+    assert reads() == ["COMPLETED", "FAILED"]
+    assert multiprocessing.active_children() == before
