@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,14 +12,17 @@ import numpy as np
 
 from datasets.errors import SchemaError
 from datasets.readers.faults import setting_aside
-from datasets.schema import Block, Columns, Dataset
+from datasets.schema import Block, Columns, Dataset, Feature
 from datasets.splits import ByFraction, columns_of, draw, names_of, rows_of
 from tasks.durable import write_json
 from tasks.quarantine import Quarantine
+from tasks.record_layout import Layout
 from tasks.records import ShardWriter
 
 ROWS_PER_RECORD = 256
 ORIGIN = "origin.json"
+SHARD_BYTES = 1 << 28
+SHARD_RECORDS = 1024  # at most: a record is found in time linear in their number
 
 
 @dataclass
@@ -58,7 +61,7 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
     names = names_of(dataset.splits)
     dealt = Dealt({name: [] for name in names}, {name: [] for name in names})
     writers: dict[str, ShardWriter] = {}
-    sifted = 0
+    sifted, rows_per_shard = 0, rows_of_a_shard(dataset.features)
     with ExitStack() as stack:
         aside = stack.enter_context(Quarantine(folder))
         sets_aside = dataset.validation.on_bad == "quarantine"
@@ -75,7 +78,9 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
                 if not at.size:
                     continue
                 if split not in writers:
-                    made = ShardWriter(folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD)
+                    made = ShardWriter(
+                        folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD, rows_per_shard=rows_per_shard
+                    )
                     writers[split] = stack.enter_context(made)
                 note_origin(dealt.origins[split], block.file, block.row, at)
                 _write(writers[split], {name: _taken(c, at) for name, c in block.columns.items()}, split, block, at)
@@ -88,6 +93,12 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
     dealt.quarantined, dealt.reasons = aside.rows, dict(sorted(aside.reasons.items()))
     write_json(folder / ORIGIN, dealt.origins)
     return dealt
+
+
+def rows_of_a_shard(features: Mapping[str, Feature]) -> int:
+    """Rows that make up about SHARD_BYTES: whole records, at least one and not more than a shard can hold."""
+    records = SHARD_BYTES // (Layout.of(features).row_bytes * ROWS_PER_RECORD)
+    return min(max(records, 1), SHARD_RECORDS) * ROWS_PER_RECORD
 
 
 def drawn_over(dataset: Dataset, blocks: Iterable[Block]) -> np.ndarray | None:

@@ -139,21 +139,20 @@ class ShardWriter:
         return named
 
     def _flush_record(self) -> None:
-        path = self._folder / f"{self._split}-{len(self._shards):05d}.partial"
         parts = [piece for feature in zip(*self._pending, strict=True) for piece in feature]
         try:
             if self._writer is None:
-                self._writer = array_record_module.ArrayRecordWriter(str(path), _WRITER_OPTIONS)
+                self._writer = array_record_module.ArrayRecordWriter(str(self._partial()), _WRITER_OPTIONS)
             self._writer.write(b"".join(parts))
         except Exception as error:
-            raise StoreError("a shard can't be written", file=str(path), reason=str(error)) from error
+            raise StoreError("a shard can't be written", file=str(self._partial()), reason=str(error)) from error
         self._shard_rows += self._pending_rows
         self._pending, self._pending_rows = [], 0
         if self._shard_rows == self._rows_per_shard:
             self._close_shard()
 
     def _close_shard(self) -> None:
-        path = self._folder / f"{self._split}-{len(self._shards):05d}.partial"
+        path = self._partial()
         try:
             writer, self._writer = self._writer, None
             writer.close()
@@ -165,6 +164,9 @@ class ShardWriter:
         _close(_open(path, shard, self._rows_per_record))
         self._shards.append(shard)
         self._shard_rows = 0
+
+    def _partial(self) -> Path:
+        return self._folder / f"{self._split}-{len(self._shards):05d}.partial"
 
     def _remove(self, *, partial_only: bool) -> None:
         number = "[0-9]" * 5

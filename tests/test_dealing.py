@@ -8,8 +8,8 @@ import pytest
 import toy
 
 from datasets.errors import SchemaError
-from datasets.schema import Block, ByFraction, ByHash, Rows
-from tasks.dealing import ORIGIN, Dealt, deal, drawn_over, note_origin, origin_of
+from datasets.schema import Block, ByFraction, ByHash, Feature, Rows
+from tasks.dealing import ORIGIN, Dealt, deal, drawn_over, note_origin, origin_of, rows_of_a_shard
 from tasks.durable import read_json
 
 
@@ -57,3 +57,11 @@ def test_a_block_whose_columns_differ_in_length_is_refused(tmp_path: Path) -> No
         deal(toy.dataset(), [Block(columns, "raw", 4)], tmp_path)
     assert (caught.value.facts["file"], caught.value.facts["row"]) == ("raw", 4)
     assert not list(tmp_path.glob("*.array_record"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [((), 262_144), ((28, 28, 1), 262_144), ((32, 32, 3), 87_296), ((224, 224, 3), 1_536), ((2000, 2000, 3), 256)],
+)
+def test_a_shard_has_about_a_quarter_of_a_gigabyte(shape: tuple[int, ...], rows: int) -> None:
+    assert rows_of_a_shard({"x": Feature("uint8", shape)}) == rows
