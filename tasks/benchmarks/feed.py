@@ -7,6 +7,7 @@ as not installed.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -35,7 +36,8 @@ from tasks.records import Shards, write_shards
 from tasks.tiers import window_of
 
 ROUNDS, SECONDS = 15, 0.2  # many short ones: what disturbs the machine then hits neighbours alike
-SLOW_ROUNDS, SLOW_SECONDS = 5, 0.5  # for loaders whose buffers must be drained before each measurement
+SLOW_ROUNDS, SLOW_SECONDS = 5, 0.5  # for loaders whose buffers must be drained before each measurement ...
+SETTLE = 1.5  # ... and fill again after it, which would take the cores from what is measured next
 TUTORIAL_BATCH = 64
 CORES = len(os.sched_getaffinity(0))
 PEERS = Path(__file__).parent.parent / "peers" / "loaders.py"
@@ -45,14 +47,14 @@ Rate = Callable[[float], float]
 
 
 def run() -> list[Measure]:
-    """All measures; two to three minutes on two cores."""
+    """All measures; about four minutes on two cores."""
     with tempfile.TemporaryDirectory(prefix="gristmill-feed-") as folder, ExitStack() as stack:
         mnist = Records(Path(folder, "mnist"), mnist_sized(), batch=256)
         table = Records(Path(folder, "tabular"), tabular(), batch=1024)
         peers = {r: stack.enter_context(Peers(r.folder / "npy", r.batch)) for r in (mnist, table)}
         return [
-            *mnist.measures("mnist", peers[mnist], stack),
-            *table.measures("tabular", peers[table], None),
+            *mnist.measures("mnist", peers[mnist], tutorial=True),
+            *table.measures("tabular", peers[table], tutorial=False),
             *first_batch(mnist),
             *jpeg(Path(folder, "jpeg")),
             *augmentations(),
@@ -87,8 +89,8 @@ class Records:
         order = order or Order(len(source), self.batch, seed=1)
         return Pipeline(source, order, inputs="inputs", digest="benchmark", split="train")
 
-    def measures(self, name: str, peers: Peers, tutorial: ExitStack | None) -> Iterator[Measure]:
-        """Every tier and every peer; the tutorial's DataLoader if there is a stack to close its workers with."""
+    def measures(self, name: str, peers: Peers, *, tutorial: bool) -> Iterator[Measure]:
+        """Every tier and every peer, the tutorial's DataLoader too if asked for."""
         from tasks.resident import Resident
 
         mapped, setting = self.pipeline(self.columns()), f"batch {self.batch}, 0 threads"
@@ -107,18 +109,21 @@ class Records:
             if not peers.missing(peer):
                 rates[peer] = lambda s, peer=peer: peers.rate(peer, s)
         found = rounds(rates, ROUNDS, SECONDS)
-        loaders = {} if tutorial is None else {str(t): t for t in tutorials(self.rows, tutorial)}
-        slow: dict[str, Rate] = {"ram": rates["ram"], **{label: loader.rate for label, loader in loaders.items()}}
-        slowly = rounds(slow, SLOW_ROUNDS, SLOW_SECONDS) if loaders else {}
+        slowly: dict[str, dict[str, list[float]]] = {}
+        for loader in (
+            tutorials(self.rows) if tutorial else ()
+        ):  # one after the other: the workers of others wait no more
+            with contextlib.closing(loader):
+                slowly[str(loader)] = rounds({"ram": rates["ram"], str(loader): loader.rate}, SLOW_ROUNDS, SLOW_SECONDS)
         ram = f"ram_{name}: memory-mapped columns, {setting}"
         goals = {"mnist": {"NumPy": ">= 0.9", "torch_items": ">= 20", "torch_batched": ">= 1.5"}}.get(name, {})
         yield against(ram, found, "ram", "NumPy", "NumPy fancy indexing in memory", goals.get("NumPy", ""))
-        if loaders:
-            best = max(loaders, key=lambda label: float(np.median(slowly[label])))
-            yield against(ram, slowly, "ram", best, f"Grain DataLoader at its best, {best}", ">= 150")
-            for label in loaders:
+        if slowly:
+            best = max(slowly, key=lambda label: float(np.median(slowly[label][label])))
+            yield against(ram, slowly[best], "ram", best, f"Grain DataLoader at its best, {best}", ">= 150")
+            for label, found_slowly in slowly.items():
                 goal = ">= 400" if label == "4 workers" else ""
-                yield against(ram, slowly, "ram", label, f"Grain DataLoader, batch 64, {label}", goal)
+                yield against(ram, found_slowly, "ram", label, f"Grain DataLoader, batch 64, {label}", goal)
         for peer, label in PEER_LABELS.items():
             if peer in found:
                 yield against(ram, found, "ram", peer, label, goals.get(peer, ""))
@@ -253,6 +258,7 @@ class Tutorial:
         while (elapsed := time.perf_counter() - began) < 2 * seconds:
             next(self._stream)
             count += 1
+        time.sleep(SETTLE)
         return count * TUTORIAL_BATCH / elapsed
 
     def close(self) -> None:
@@ -261,13 +267,11 @@ class Tutorial:
             close()
 
 
-def tutorials(rows: Columns, stack: ExitStack) -> Iterator[Tutorial]:
-    """Every setting that people try."""
+def tutorials(rows: Columns) -> Iterator[Tutorial]:
+    """Every setting that people try, each made when the one before is done with."""
     plain: Any = None
     for workers, options in [(0, grain.ReadOptions(0, 0)), (0, plain), (2, plain), (4, plain), (8, plain)]:
-        tutorial = Tutorial(rows, workers, options)
-        stack.callback(tutorial.close)
-        yield tutorial
+        yield Tutorial(rows, workers, options)
 
 
 class ArraySource:
