@@ -1,8 +1,8 @@
 """Which settings of the feed are fastest here: measured within a time budget, chosen by a rule that is written down.
 
 What decides is the time that the whole training would wait for its input: seconds to the first batch, plus the examples
-of all its steps at the measured rate. Of the settings within 5 % of the least, the one with the fewest moving parts is
-taken, because a difference that small is noise and threads take cores from the step.
+of all its steps at the measured rate. Of the settings within 5 % or one second of the least, the one with the fewest
+moving parts is taken: a difference that small is noise, and threads take cores from the step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from tasks.batches import Batches
 
 HEAVY_MS = 2.0  # of one batch, made in this process; below it a worker's hand-over costs more than it brings
-SLACK = 1.05
+SLACK, SLACK_SECONDS = 1.05, 1.0
 ROUNDS = 3
 
 
@@ -129,9 +129,10 @@ def tune(
 
 
 def choose(trials: Sequence[Trial]) -> int:
-    """Index of the trial to take: the first within 5 % of the least total; settings are listed simplest first."""
+    """Index of the trial to take: the first that is close to the least total; settings are listed simplest first."""
     least = min(trial.total for trial in trials if trial.total is not None)
-    return next(i for i, trial in enumerate(trials) if trial.total is not None and trial.total <= SLACK * least)
+    enough = max(SLACK * least, least + SLACK_SECONDS)
+    return next(i for i, trial in enumerate(trials) if trial.total is not None and trial.total <= enough)
 
 
 def _trial(setting: Setting, samples: list[tuple[float, float]], examples: int) -> Trial:

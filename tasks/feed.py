@@ -85,7 +85,7 @@ def because(trials: list[Trial], chosen: int) -> str:
     taken = trials[chosen]
     if taken is least:
         return f"{taken.setting}: least input time of the {len(tried)} settings tried"
-    return f"{taken.setting}: within 5 % of the least input time ({least.setting}) and simpler"
+    return f"{taken.setting}: within 5 % or 1 s of the least input time ({least.setting}) and simpler"
 
 
 def _said(trial: Trial) -> str:

@@ -86,9 +86,18 @@ def test_a_training_of_one_step_is_measured_by_it() -> None:
 
 @pytest.mark.parametrize(
     ("totals", "chosen"),
-    [([1.0, 2.0], 0), ([2.0, 1.0], 1), ([1.05, 1.0], 0), ([1.06, 1.0], 1), ([None, 3.0, 1.0], 2), ([3.0, None], 0)],
+    [
+        ([100.0, 200.0], 0),
+        ([200.0, 100.0], 1),
+        ([105.0, 100.0], 0),
+        ([106.0, 100.0], 1),
+        ([None, 300.0, 100.0], 2),
+        ([300.0, None], 0),
+        ([1.9, 1.0], 0),
+        ([2.1, 1.0], 1),
+    ],
 )
-def test_the_simplest_within_five_percent_is_chosen(totals: list[float | None], chosen: int) -> None:
+def test_the_simplest_within_five_percent_or_a_second_is_chosen(totals: list[float | None], chosen: int) -> None:
     assert choose([Trial(Setting(), total=total) for total in totals]) == chosen
 
 

@@ -57,7 +57,7 @@ def test_the_plan_names_what_was_measured_and_why_it_chose(request_: Request, in
     assert min(row["examples_per_second"] for row in tried) > 0
     assert all(row["why"].startswith("not tried: ") for row in plan["measured"] if row not in tried)
     least = min(row["training_seconds"] for row in tried)
-    assert plan["chosen"]["training_seconds"] <= 1.05 * least
+    assert plan["chosen"]["training_seconds"] <= max(1.05 * least, least + 1)
     assert chosen_setting(store, inputs["plan"]) in settings
     assert str(chosen_setting(store, inputs["plan"])) in plan["chosen"]["why"]
     assert (plan["tier"], plan["steps"], plan["batch_size"]) == ("memory-mapped columns", 18, 16)
@@ -76,7 +76,7 @@ def test_a_measurement_that_came_out_another_way_chooses_another_setting(
     for best in IN_PROCESS:
 
         def made_up(settings: Any, *parts: Any, best: Setting = best, **options: Any) -> list[Trial]:
-            return [Trial(s, 1.0, 0.0, 1.0 if s == best else 2.0) for s in settings]
+            return [Trial(s, 1.0, 0.0, 10.0 if s == best else 20.0) for s in settings]
 
         monkeypatch.setattr(stage, "tune", made_up)
         plan = plan_input(toy.job(request_, "feed", "other"), inputs["records"], inputs["report"])
