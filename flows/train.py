@@ -6,7 +6,7 @@ python -m flows.train mnist --epochs 3 --learning-rate 1e-3
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -20,7 +20,7 @@ from tasks.fetch import fetch, prepared
 from tasks.fit import fit
 from tasks.promote import promote
 from tasks.publish import publish
-from tasks.request import run_name
+from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
 from tasks.stage import Run
 from tasks.summary import show, summarise
 from tasks.validate import validate
@@ -54,6 +54,8 @@ def train(
     keep_best: Annotated[int, Field(strict=True, ge=0)] = 1,
     warm_start: str | None = None,
     warm_start_only: str | None = None,
+    on_nonfinite: Literal["stop", "skip"] | None = None,
+    debug_checks: Literal["on", "force"] | None = None,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -71,11 +73,15 @@ def train(
         warm_start: Weights to start from instead of random ones: "champion", or a path to a folder of weights or to a
             checkpoint.
         warm_start_only: Which of them, as patterns of paths separated by commas: "first.*,second.*" for a backbone.
+        on_nonfinite: What a NaN or infinite loss or gradient does: "stop" the training, or "skip" the batch.
+        debug_checks: "on" to check every value of every step, which is slow; "force" also in a scheduled run.
     """
+    refuse_scheduled_debug(debug_checks)
     run = Run(prepared(
         dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, keep_best=keep_best,
         warm_start=warm_start, warm_start_only=warm_start_only,
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
+        on_nonfinite=on_nonfinite, debug_checks=debug_checks,
     ))  # fmt: skip
     stages(run)
     summary = summarise(run, str(flow_run.id))
@@ -96,6 +102,11 @@ def options(command: Command) -> Command:
     command.add("--checkpoint-every", help="steps between checkpoints, besides one every 30 seconds")
     command.add("--warm-start", help="weights to start from: champion, a folder of weights or a checkpoint", text=True)
     command.add("--warm-start-only", help="patterns of their paths, such as 'first.*,second.*'", text=True)
+    command.add("--on-nonfinite", help="stop at a batch with a NaN or infinite loss or gradient, or skip it", text=True)
+    command.parser.add_argument(
+        "--debug-checks", nargs="?", const="on", choices=DEBUG_CHECKS,
+        help="check every value of every step (slow); 'force': also in a scheduled run",
+    )  # fmt: skip
     command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
     return command
 

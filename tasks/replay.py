@@ -16,10 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasks.capsule import Capsule, Verdict
-from tasks.step import Carry, TrainStep
+from tasks.step import Batch, Carry, TrainStep
 
 # Frames of these files only hand the user's function on.
-_OURS = {str(Path(__file__).with_name(name)) for name in ("step.py", "contracts.py", "budget.py", "replay.py")}
+_OURS = {
+    str(Path(__file__).with_name(name))
+    for name in ("step.py", "contracts.py", "budget.py", "replay.py", "debug_checks.py")
+}
 _LIBRARIES = tuple({*site.getsitepackages(), *(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))})
 
 
@@ -63,8 +66,8 @@ def replay(capsule: Capsule, step: TrainStep) -> Replay:
     return Replay(
         reproduced=verdict is not None and verdict.same(capsule.verdict),
         verdict=verdict,
-        line=_first_line(step, carry, capsule, infs=True),
-        nan_line=_first_line(step, carry, capsule, infs=False),
+        line=first_line(step, carry, capsule.batch, infs=True),
+        nan_line=first_line(step, carry, capsule.batch, infs=False),
         rows=rows,
         ids=tuple(capsule.ids[row] for row in rows),
     )
@@ -82,8 +85,9 @@ def _only(capsule: Capsule, row: int) -> dict[str, np.ndarray]:
     return {name: np.repeat(column[row : row + 1], len(column), axis=0) for name, column in capsule.batch.items()}
 
 
-def _first_line(step: TrainStep, carry: Carry, capsule: Capsule, *, infs: bool) -> str | None:
-    batch = {name: jnp.asarray(column) for name, column in capsule.batch.items()}
+def first_line(step: TrainStep, carry: Carry, batch: Batch, *, infs: bool) -> str | None:
+    """The user's line that makes the first NaN, or with `infs` the first infinity or NaN; None if there is none."""
+    batch = {name: jnp.asarray(column) for name, column in batch.items()}
     # Called outside of jit, so that JAX looks at each result where the user's code asks for it. Not under disable_jit:
     # that would look inside of library functions too, where log_softmax starts a maximum at -inf.
     with jax.debug_nans(True), jax.debug_infs(infs):

@@ -14,6 +14,7 @@ from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_int
 from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
+DEBUG_CHECKS = ("on", "force")
 MODELS = Path(__file__).parent / "models"
 
 
@@ -31,6 +32,7 @@ class Request:
             of the result, so it is in no key.
         keep_best: How many of the best checkpoints stay besides the newest; in no key either.
         warm_start: Weights that the training starts from; None for random ones.
+        debug_checks: Whether every value of a step is checked; such a training has a key of its own.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Request:
     checkpoint_every: int | None
     keep_best: int = 1
     warm_start: WarmStart | None = None
+    debug_checks: bool = False
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:
@@ -65,6 +68,7 @@ def check(
     keep_best: int = 1,
     warm_start: str | os.PathLike[str] | None = None,
     warm_start_only: str | None = None,
+    debug_checks: str | None = None,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -77,6 +81,7 @@ def check(
         keep_best: How many of the best checkpoints stay besides the newest.
         warm_start: Weights to start from: "champion" or a path; see `tasks.warm_start`.
         warm_start_only: Patterns of the paths to take, separated by commas.
+        debug_checks: "on" or "force" to check every value of a step; "force" also in a run that a schedule started.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -90,6 +95,8 @@ def check(
     recipe = replace(known.recipe, **given)
     if recipe.model not in model_names():
         raise UnknownNameError.among("model", recipe.model, model_names())
+    if debug_checks not in (None, *DEBUG_CHECKS):
+        raise UnknownNameError.among("way of debug_checks", debug_checks, DEBUG_CHECKS)
     if checkpoint_every is not None:
         check_int("checkpoint_every", checkpoint_every, 1)
     check_int("keep_best", keep_best, 0)
@@ -108,7 +115,25 @@ def check(
     return Request(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
         (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best, start,
+        debug_checks is not None,
     )  # fmt: skip
+
+
+def refuse_scheduled_debug(debug_checks: str | None) -> None:
+    """Debug mode is for a person who waits: a run that a schedule started doesn't use it unless it is forced.
+
+    Raises:
+        ParameterError: It would.
+    """
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    scheduled = context is not None and context.flow_run is not None and context.flow_run.auto_scheduled
+    if debug_checks == "on" and scheduled:
+        raise ParameterError(
+            "a scheduled run doesn't check every value: it would be many times slower", parameter="debug_checks",
+            got="on", cure='take it out of the schedule\'s parameters, or set it to "force"',
+        )  # fmt: skip
 
 
 def run_name() -> str:

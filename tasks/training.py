@@ -28,6 +28,7 @@ from tasks.checkpoint import Checkpoints
 from tasks.columns import MappedColumns
 from tasks.compiled import use_compilation_cache
 from tasks.contracts import check_batch
+from tasks.debug_checks import DebugStep, watching_layers
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
@@ -106,7 +107,10 @@ class Training:
         self.warm_start = None if start is None else load(start, model)
         if self.warm_start is not None:
             LOG.info("warm start from %s: %s", self.warm_start["from"], said(self.warm_start))
-        self.step = self.objective.train_step(self.total)
+        self.step = self.objective.train_step(self.total, watching_layers)
+        self.stepped = DebugStep(self.step) if job.request.debug_checks else self.step
+        if job.request.debug_checks:
+            LOG.warning("debug mode: every value of every step is checked, which takes many times as long")
         self.eval_step = EvalStep(
             model, self._example_metrics, dataset.features, recipe.batch_size, self.step.abstract_carry()
         )
@@ -180,7 +184,7 @@ class Training:
         began = saved_at = time.perf_counter()
         for at, batch, placed in () if self.stopping.over else self._batches(start):
             ids = self.pipeline.order.ids(at)[1].tolist()
-            carry, metrics = self.step(carry, placed)
+            carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
             firewall.observe(at, batch, ids, metrics)
             pending.append(metrics)

@@ -121,3 +121,37 @@ def test_the_raw_folder_starts_at_the_working_directory(monkeypatch: pytest.Monk
 def test_models_are_the_files() -> None:
     assert {"cnn", "mlp"} <= set(model_names())
     assert "__init__" not in model_names()
+
+
+def test_debug_checks_have_a_key_of_their_own(tmp_path: Path) -> None:
+    from tasks.fit import fit
+    from tasks.stage import Run
+
+    plain, checked, forced = (check("mnist", store=tmp_path, debug_checks=how) for how in (None, "on", "force"))
+    parts = [fit.parameters(Run(request)) for request in (plain, checked, forced)]
+    assert "debug_checks" not in parts[0]
+    assert parts[1] == parts[2] == {**parts[0], "debug_checks": True}
+    with pytest.raises(UnknownNameError, match="debug_checks"):
+        check("mnist", store=tmp_path, debug_checks="yes")
+
+
+@pytest.mark.parametrize(
+    ("how", "scheduled", "refused"),
+    [("on", True, True), ("on", False, False), (None, True, False), ("force", True, False)],
+)
+def test_a_schedule_does_not_debug(
+    monkeypatch: pytest.MonkeyPatch, how: str | None, scheduled: bool, refused: bool
+) -> None:
+    from types import SimpleNamespace
+
+    from prefect.context import FlowRunContext
+
+    from tasks.request import refuse_scheduled_debug
+
+    run = SimpleNamespace(flow_run=SimpleNamespace(auto_scheduled=scheduled))
+    monkeypatch.setattr(FlowRunContext, "get", classmethod(lambda cls: run))
+    if refused:
+        with pytest.raises(ParameterError, match="scheduled run"):
+            refuse_scheduled_debug(how)
+    else:
+        refuse_scheduled_debug(how)

@@ -278,3 +278,23 @@ def test_a_training_that_fails_leaves_its_logs(tmp_path: Path) -> None:
         toy.fitted(request, inputs, "failed")
     steps = pq.read_table(tmp_path / "logs" / "toy" / "failed" / "metrics.parquet").column("step").to_pylist()
     assert bad[0] < len(steps) <= bad[1] + 1  # the evaluation after an epoch is a row too
+
+
+def test_debug_mode_trains_to_the_same_weights_but_for_rounding(
+    request_: Request, inputs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = with_recipe(request_, epochs=1)
+    with caplog.at_level("WARNING", "gristmill"):
+        checked, _ = toy.fitted(replace(request, debug_checks=True), inputs, "debug")
+    assert "debug mode" in caplog.text
+    plain, _ = toy.fitted(request, inputs, "no-debug")
+    arrays = [load_file(folder(request_, artifact) / WEIGHTS) for artifact in (checked, plain)]
+    for name in arrays[0]:
+        np.testing.assert_allclose(arrays[0][name], arrays[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_debug_mode_names_the_layer_that_overflows(tmp_path: Path) -> None:
+    request, inputs, _ = numbers(tmp_path)
+    with pytest.raises(NonFiniteError, match="debug mode") as caught:
+        toy.fitted(replace(request, debug_checks=True), inputs, "debug")
+    assert "layer hidden gives" in str(caught.value.facts["check"])
