@@ -46,7 +46,8 @@ class Plan(Run):
             if reason is None:
                 return self._note(stage, artifact, "cached", [], past)
             # What is made again from the same key has the same digest, so what follows can still be planned
-            return self._note(stage, artifact, "run", [{"component": "artifact", "old": None, "new": reason}], past)
+            because, step = [{"component": "artifact", "old": None, "new": reason}], self.checkpoint(key)
+            return self._note(stage, artifact, "run" if step is None else "resume", because, past, step)
         because = differences(past["provenance"]["components"], components) if past else []
         because = because or [{"component": "artifact", "old": None, "new": "never made"}]
         step = self.checkpoint(key)
