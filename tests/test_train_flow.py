@@ -32,11 +32,14 @@ def run(store: Path, **parameters: Any) -> dict[str, Any]:
     """A run, which must do what its plan said before."""
     parameters = {"model": "mlp", "epochs": 1, "store": str(store), "checkpoint_every": 20, **parameters}
     before = sorted(path for path in store.rglob("*"))
-    planned = {row["name"]: row["will"] for row in plan("mnist", **parameters)["stages"]}
+    planned = {row["name"]: row for row in plan("mnist", **parameters)["stages"]}
     assert sorted(path for path in store.rglob("*")) == before, "a plan touched the store"
     summary = json.loads(json.dumps(train("mnist", **parameters), allow_nan=False))
     done = {"cached": "cached", "ran": "run", "resumed": "resume"}
-    assert {name: done[state] for name, state in states(summary).items()} == planned
+    for name, state in states(summary).items():
+        # What depends on bytes that aren't made yet is planned to run, and found in the cache if they come out equal
+        waits = {row["new"] for row in planned[name]["because"]} == {"not made yet"}
+        assert done[state] == planned[name]["will"] or (waits and state == "cached"), name
     return summary
 
 
