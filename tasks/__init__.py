@@ -1,0 +1,1 @@
+"""One stage a file, and the few things that stages share."""

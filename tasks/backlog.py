@@ -47,7 +47,7 @@ def skip_missed_nights() -> None:
     now = datetime.now(UTC)
     overdue = FlowRunFilter(
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
-        next_scheduled_start_time=FlowRunFilterNextScheduledStartTime(before_=now),
+        next_scheduled_start_time=FlowRunFilterNextScheduledStartTime(before_=now),  # pyright: ignore[reportArgumentType]
     )
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(

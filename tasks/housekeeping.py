@@ -28,7 +28,7 @@ from tasks.request import store_root
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-TIMED = ("capsules", "partial")  # folders whose files only age
+TIMED = {"capsules": "*/*", "logs": "*/*", "partial": "*"}  # folders whose files only age
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def _derived(root: Path, staying: set[str]) -> Iterator[Thing]:
 
 
 def _aged(root: Path) -> Iterator[Thing]:
-    for name in TIMED:
-        for path in (root / name).glob("*/*" if name == "capsules" else "*"):
+    for name, pattern in TIMED.items():
+        for path in (root / name).glob(pattern):
             yield Thing(path, name, path.stat().st_mtime, _size(path))
     for path in root.glob("checkpoints/*/*"):
         if path.is_dir() and Lock(path / ".lock").is_free():

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import toy
@@ -45,7 +46,7 @@ def test_what_is_kept_beside_the_weights_counts(request_: Request) -> None:
 def test_what_decides_no_bit_does_not_count(request_: Request) -> None:
     here = parts(request_)
     assert toy.key_parts(fit, replace(request_, checkpoint_every=1)) == here
-    assert parts(request_, about="other words", splits={**request_.dataset.splits}) == here
+    assert parts(request_, about="other words", splits={**cast(Mapping[str, Any], request_.dataset.splits)}) == here
     assert fit.advisory == {"report", "plan"}
 
 

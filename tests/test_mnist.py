@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from datasets.readers import raw
 from datasets.schema import Rows
 
 assert DATASET.source.folder is not None
+SPLITS = cast(Mapping[str, Any], DATASET.splits)
 FOLDER = Path(datasets.mnist.__file__).parent / DATASET.source.folder
 
 
@@ -37,7 +40,7 @@ def test_records() -> None:
 
 def test_splits_share_no_row_and_hold_every_class() -> None:
     label = np.concatenate([block.columns["label"] for block in DATASET.read(FOLDER)])
-    train, test = DATASET.splits["train"], DATASET.splits["test"]
+    train, test = SPLITS["train"], SPLITS["test"]
     assert (train, test) == (Rows(0, 9_000), Rows(9_000, 10_000))
     assert isinstance(train, Rows)
     assert isinstance(test, Rows)

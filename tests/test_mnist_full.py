@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from datasets.mnist_full import DATASET
 from datasets.schema import Files
+
+SPLITS = cast(Mapping[str, Any], DATASET.splits)
 
 
 def write(folder: Path, part: str, labels: list[int]) -> None:
@@ -38,7 +42,7 @@ def test_train_rows_then_test_rows_each_under_its_file(tmp_path: Path) -> None:
     write(tmp_path, "train", [9, 0, 3])
     write(tmp_path, "t10k", [1, 2])
     blocks = list(DATASET.read(tmp_path))
-    train, test = DATASET.splits["train"], DATASET.splits["test"]
+    train, test = SPLITS["train"], SPLITS["test"]
     assert isinstance(train, Files)
     assert isinstance(test, Files)
     by_split = {

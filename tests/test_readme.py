@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def checkout(tmp_path: Path) -> Path:
     code = next(block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "DATASET =" in block)
     (tmp_path / "datasets" / "digits.py").write_text(code)
     (tmp_path / "datasets" / "raw" / "digits").mkdir(parents=True)
-    digits = load_digits()
+    digits: Any = load_digits()
     np.savez(
         tmp_path / "datasets" / "raw" / "digits" / "digits.npz",
         image=digits.images.astype(np.uint8), label=digits.target.astype(np.int32),

@@ -38,5 +38,5 @@ class MLP(nnx.Module):
 
 
 def build(features_in: Feature, classes: int, *, dropout: float, dtype: DTypeLike = jnp.float32, rngs: nnx.Rngs) -> MLP:
-    """Makes an `mlp` for examples of `features_in`; weights and dropout come from `rngs`, and it computes in `dtype`."""
+    """Makes an `mlp` for examples of `features_in`; `rngs` decides weights and dropout, and it computes in `dtype`."""
     return MLP(features_in, classes, dropout=dropout, dtype=dtype, rngs=rngs)
