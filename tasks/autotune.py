@@ -11,9 +11,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tasks.batches import Batches
+if TYPE_CHECKING:  # Grain loads JAX, which a plan must not
+    from tasks.batches import Batches
+
 
 HEAVY_MS = 2.0  # of one batch, made in this process; below it a worker's hand-over costs more than it brings
 SLACK, SLACK_SECONDS = 1.05, 1.0

@@ -138,11 +138,13 @@ def test_it_learns() -> None:
 def test_in_bfloat16_everything_heavy_is_and_what_is_kept_is_not() -> None:
     model = cnn.build(Feature("uint8", (8, 8, 1)), 3, dropout=0.0, dtype=jnp.bfloat16, rngs=nnx.Rngs(0))
     graph, state = nnx.split(model)
-    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, (nnx.Param, nnx.BatchStat)))} == {jnp.float32}
+    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, (nnx.Param, nnx.BatchStat)))} == {
+        jnp.dtype(jnp.float32)
+    }
     text = str(jax.make_jaxpr(lambda state, x: nnx.merge(graph, state)(x))(state, np.zeros((2, 8, 8, 1), np.uint8)))
     dots = [line for line in text.splitlines() if "dot_general" in line]
     assert len(dots) >= 4
     assert all("bf16" in line.split("=")[0] for line in dots)
     out = model(np.zeros((2, 8, 8, 1), np.uint8))
     assert out.dtype == jnp.float32
-    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, nnx.BatchStat))} == {jnp.float32}
+    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, nnx.BatchStat))} == {jnp.dtype(jnp.float32)}
