@@ -6,7 +6,6 @@ rename, so it is either whole or absent; it's derived from shards and may be del
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +21,7 @@ import numpy as np
 from datasets.errors import ArtifactDamaged, StoreError
 from datasets.schema import Columns, Feature
 from tasks.durable import fsync_dir, read_json, sha256_file, write_json
+from tasks.lock import Lock
 from tasks.record_layout import Layout
 from tasks.records import Shards
 
@@ -44,7 +44,7 @@ def build_columns(shards: Shards, folder: Path) -> None:
         StoreError: The disk is full or fails.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _only_builder(folder):
+    with Lock(folder.parent / f".{folder.name}.lock"):  # the file stays: it costs nothing
         if folder.exists() and _is_of(folder, shards):
             return
         partial = folder.with_name(f".{folder.name}.partial")
@@ -60,14 +60,6 @@ def build_columns(shards: Shards, folder: Path) -> None:
             raise StoreError("columns can't be written", folder=str(folder), reason=str(error)) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-
-
-@contextmanager
-def _only_builder(folder: Path) -> Iterator[None]:
-    # The kernel drops the lock of a killed process. The file stays: removing it would race with who waits on it.
-    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _is_of(folder: Path, shards: Shards) -> bool:
