@@ -141,19 +141,25 @@ def test_a_batch_size_touches_the_feed_too(first: dict[str, Any], store: Path) -
     assert ran(run(store, batch_size=64)) == ["feed", "fit", "evaluate", "promote"]
 
 
-def test_a_fit_that_fails_half_way_goes_on_from_its_checkpoint(
-    first: dict[str, Any], store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.rmtree(folder(store, first, "fit"))
-    shutil.rmtree(store / "checkpoints")
+def failing_at_the_50th(error: Exception) -> tuple[list[int], Any]:
+    """A train step that fails once, at its 50th call, and the calls so far."""
     whole_step, steps = TrainStep.__call__, []
 
     def failing(self: TrainStep, carry: Any, batch: Any) -> Any:
         steps.append(1)
         if len(steps) == 50:
-            raise DataError("a disk died")
+            raise error
         return whole_step(self, carry, batch)
 
+    return steps, failing
+
+
+def test_a_fit_that_fails_half_way_goes_on_from_its_checkpoint(
+    first: dict[str, Any], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(folder(store, first, "fit"))
+    shutil.rmtree(store / "checkpoints")
+    steps, failing = failing_at_the_50th(DataError("a disk died"))
     with monkeypatch.context() as patched:
         patched.setattr(TrainStep, "__call__", failing)
         with pytest.raises(DataError, match="a disk died"):
@@ -169,14 +175,7 @@ def test_trouble_that_passes_is_tried_again_from_the_checkpoint(
 ) -> None:
     shutil.rmtree(folder(store, first, "fit"))
     shutil.rmtree(store / "checkpoints")
-    whole_step, steps = TrainStep.__call__, []
-
-    def failing(self: TrainStep, carry: Any, batch: Any) -> Any:
-        steps.append(1)
-        if len(steps) == 50:
-            raise TransientError("the network is away")
-        return whole_step(self, carry, batch)
-
+    _, failing = failing_at_the_50th(TransientError("the network is away"))
     monkeypatch.setattr(TrainStep, "__call__", failing)
     monkeypatch.setattr("tasks.cache.FIRST_PAUSE", 0.01)
     # The plan can't know of the trouble, so this isn't held against it
