@@ -77,6 +77,10 @@ class Sources:
         self.root = root
         self._modules: dict[str, Module] = {}
         self._nodes: dict[str, tuple[str | None, list[str]]] = {}
+        # By id: a statement lives as long as its module, which is kept
+        self._reach: dict[tuple[str, int], list[str]] = {}
+        self._inside: dict[int, list[ast.AST]] = {}
+        self._paths: dict[str, Path | None] = {}
 
     def fingerprint(self, roots: Iterable[str]) -> dict[str, str]:
         """Digests of all that is reached from `roots`.
@@ -117,12 +121,23 @@ class Sources:
                 statements = [*here.effects, *(one for one in defined if self._registers(module, one))]
                 reached += [to for statement in here.loads for to in self._loaded(module, statement)]
             reached += [to for statement in statements for to in self._reached(module, statement)]
-            names = {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
+            names = {node.id for one in statements for node in self._walk(one) if isinstance(node, ast.Name)}
             bindings = [one for used in sorted(names) for one in here.definitions.get(used, ()) if _is_import(one)]
             self._nodes[at] = (_digest([*statements, *bindings]) if statements else None, reached)
         return self._nodes[at]
 
-    def _reached(self, module: str, statement: ast.AST) -> Iterator[str]:
+    def _walk(self, statement: ast.AST) -> list[ast.AST]:
+        if id(statement) not in self._inside:
+            self._inside[id(statement)] = list(ast.walk(statement))
+        return self._inside[id(statement)]
+
+    def _reached(self, module: str, statement: ast.AST) -> list[str]:
+        at = (module, id(statement))
+        if at not in self._reach:
+            self._reach[at] = list(dict.fromkeys(self._all_reached(module, statement)))
+        return self._reach[at]
+
+    def _all_reached(self, module: str, statement: ast.AST) -> Iterator[str]:
         here = self._module(module)
         inside = self._imports_in(module, statement)
         yield from self._loaded(module, statement)
@@ -132,8 +147,8 @@ class Sources:
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or _has(statement, ast.Global):
             # The names may be used from elsewhere: after an if or try, as attributes of a class
             yield from (to for targets in inside.values() for target in targets for to in self._follow(*target, []))
-        bases = {id(node.value) for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
-        for node in ast.walk(statement):
+        bases = {id(node.value) for node in self._walk(statement) if isinstance(node, ast.Attribute)}
+        for node in self._walk(statement):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
                 yield from self._named(node.value)
             elif isinstance(node, ast.Name | ast.Attribute) and id(node) not in bases and (chain := _chain(node)):
@@ -195,7 +210,7 @@ class Sources:
 
     def _loaded(self, module: str, statement: ast.AST) -> Iterator[str]:
         """What runs because of the imports anywhere inside a statement."""
-        for node in ast.walk(statement):
+        for node in self._walk(statement):
             if isinstance(node, ast.Import):
                 yield from (to for alias in node.names for to in self._on_import(alias.name))
             elif isinstance(node, ast.ImportFrom):
@@ -210,16 +225,19 @@ class Sources:
                 yield f"{name}:"
 
     def _path(self, module: str) -> Path | None:
-        if module.split(".")[0] not in OWN:
-            return None
-        base = self.root.joinpath(*module.split("."))
-        return next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
+        if module not in self._paths:
+            base = self.root.joinpath(*module.split("."))
+            files = (base / "__init__.py", base.with_suffix(".py")) if module.split(".")[0] in OWN else ()
+            self._paths[module] = next((path for path in files if path.is_file()), None)
+        return self._paths[module]
 
     def _module(self, name: str) -> Module:
         if name not in self._modules:
             path = self._path(name)
             module = self._modules[name] = Module()
-            for statement in _WithoutDocstrings().visit(_parsed(path.read_bytes())).body if path else []:
+            tree = _parsed(path.read_bytes()) if path else ast.Module([], [])
+            _strip_docstrings(tree)
+            for statement in tree.body:
                 self._sort(name, module, statement)
         return self._modules[name]
 
@@ -241,7 +259,7 @@ class Sources:
     def _imports_in(self, module: str, statement: ast.AST) -> dict[str, set[Target]]:
         """Imports of this project's modules anywhere inside a statement, by the name that they bind."""
         found: dict[str, set[Target]] = {}
-        for node in ast.walk(statement):
+        for node in self._walk(statement):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     first = alias.name.split(".")[0]
@@ -338,15 +356,12 @@ def _parsed(source: bytes) -> ast.Module:
     return ast.parse(source)
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-        return node
+def _strip_docstrings(node: ast.AST) -> None:
+    """Only statements are visited, because no expression holds a docstring."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            _strip_docstrings(child)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.body:
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            node.body = node.body[1:] or [ast.Pass()]
