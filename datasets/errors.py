@@ -22,6 +22,7 @@
     |   `-- CheckpointLocked       another live process writes this training
     |-- StoreError                 an artifact can't be written
     |   `-- ArtifactDamaged        an artifact is missing, cut or edited
+    |-- RunTimeout                 the run took longer than it was given; the next one goes on from its checkpoint
     |-- ServeError                 the Prefect server or the deployments can't start
     `-- TransientError             network or disk trouble: worth another try
 
@@ -160,6 +161,10 @@ class StoreError(GristmillError):
 
 class ArtifactDamaged(StoreError):  # noqa: N818
     """An artifact is missing, cut or edited."""
+
+
+class RunTimeout(GristmillError, TimeoutError):  # noqa: N818 - a TimeoutError, so that Prefect calls the run TimedOut
+    """The run took longer than it was given."""
 
 
 class ServeError(GristmillError):

@@ -8,12 +8,17 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Literal
 
+from tasks.server import start_ahead
+
+start_ahead(__name__)  # of this command: its server starts while Prefect is imported
+
 from prefect import flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
 from tasks.command import Command
 from tasks.convert import convert
+from tasks.deadline import deadline
 from tasks.evaluate import evaluate
 from tasks.feed import feed
 from tasks.fetch import fetch, prepared
@@ -27,6 +32,7 @@ from tasks.validate import validate
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+StageName = Literal["fetch", "convert", "validate", "feed", "fit", "evaluate", "promote"]
 
 
 def stages(run: Run) -> None:
@@ -56,6 +62,9 @@ def train(
     warm_start_only: str | None = None,
     on_nonfinite: Literal["stop", "skip"] | None = None,
     debug_checks: Literal["on", "force"] | None = None,
+    refresh: StageName | None = None,
+    from_stage: StageName | None = None,
+    timeout: Number | None = None,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -75,6 +84,9 @@ def train(
         warm_start_only: Which of them, as patterns of paths separated by commas: "first.*,second.*" for a backbone.
         on_nonfinite: What a NaN or infinite loss or gradient does: "stop" the training, or "skip" the batch.
         debug_checks: "on" to check every value of every step, which is slow; "force" also in a scheduled run.
+        refresh: A stage that runs even if its result is in the cache; a training starts at its first step.
+        from_stage: The same for a stage and all that follow.
+        timeout: Seconds after which the run is stopped; a training saves before, and the next run goes on from there.
     """
     refuse_scheduled_debug(debug_checks)
     run = Run(prepared(
@@ -82,8 +94,10 @@ def train(
         warm_start=warm_start, warm_start_only=warm_start_only,
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
         on_nonfinite=on_nonfinite, debug_checks=debug_checks,
+        refresh=refresh, from_stage=from_stage, timeout=timeout,
     ))  # fmt: skip
-    stages(run)
+    with deadline(run.request.timeout):
+        stages(run)
     summary = summarise(run, str(flow_run.id))
     publish(run, summary)
     return summary
@@ -107,6 +121,10 @@ def options(command: Command) -> Command:
         "--debug-checks", nargs="?", const="on", choices=DEBUG_CHECKS,
         help="check every value of every step (slow); 'force': also in a scheduled run",
     )  # fmt: skip
+    command.add("--refresh", help="a stage that runs even if its result is in the cache", text=True)
+    command.parser.add_argument("--from", dest="from_stage", metavar="STAGE",
+                                help="the same for a stage and all that follow")  # fmt: skip
+    command.add("--timeout", help="seconds after which the run is stopped; the next one goes on from there")
     command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
     return command
 

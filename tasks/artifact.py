@@ -208,11 +208,20 @@ class Store:
         write_json(draft.folder / MANIFEST, manifest)
         return Artifact(kind, dataset, key, manifest["digest"])
 
+    def discard(self, folder: Path) -> None:
+        """Removes a folder of the store, so that a crash leaves all of it or nothing; harmless when it isn't there."""
+        if folder.exists():
+            (self.root / "tmp").mkdir(exist_ok=True)
+            shutil.rmtree(folder.rename(self._aside()), ignore_errors=True)
+
+    def _aside(self) -> Path:
+        return self.root / "tmp" / f"old-{uuid.uuid4().hex[:12]}"  # swept by the next commit if we die here
+
     def _publish(self, folder: Path, artifact: Artifact) -> None:
         final = self.path(artifact)
         final.parent.mkdir(parents=True, exist_ok=True)
         if final.exists():  # damaged, or made again on purpose: out of sight first, so that no mixture is ever seen
-            aside = self.root / "tmp" / f"old-{uuid.uuid4().hex[:12]}"
+            aside = self._aside()
             final.rename(aside)
             folder.rename(final)
             shutil.rmtree(aside, ignore_errors=True)

@@ -13,10 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect.cache_policies import CachePolicy
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter, TaskRunFilterName
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.runtime import flow_run
 from prefect.serializers import JSONSerializer
 from prefect.tasks import Task
 
@@ -87,14 +91,34 @@ def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | Non
     return lost(store, artifact)
 
 
+def recorded(record: Path) -> Artifact | None:
+    """The artifact that a record of the cache names, whether it holds or not; None if it names none."""
+    try:
+        return Artifact(**json.loads(json.loads(record.read_bytes())["result"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def came_here_before(task_run_name: str) -> bool:
+    """Whether an earlier try of this flow run, before a Retry, came to this stage already."""
+    if flow_run.run_count <= 1:
+        return False
+    this_run = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(flow_run.id)]))
+    this_stage = TaskRunFilter(name=TaskRunFilterName(any_=[task_run_name]))
+    with get_client(sync_client=True) as client:
+        return bool(client.read_task_runs(flow_run_filter=this_run, task_run_filter=this_stage))
+
+
 def deserves_retry(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """True for trouble of the network or the disk; data errors fail the same way every time."""
     try:
         state.result(raise_on_failure=True)
-    except (TransientError, ConnectionError, TimeoutError):
+    except TransientError:
         return True
-    except GristmillError:
+    except GristmillError:  # RunTimeout, which is a TimeoutError, too
         return False
+    except (ConnectionError, TimeoutError):
+        return True
     except OSError as error:
         # Without a number it comes from a library that found a broken picture or archive, not from the disk
         return error.errno is not None and error.errno not in FINAL_DISK_ERRORS

@@ -126,7 +126,7 @@ def _downloaded(job: Job, target: Path, progress: Bar) -> Iterator[RawFile]:
             progress.move_to(before + done)
 
         wanted = file if file.sha256 else record.pin(file.name, file.version)
-        if (kept := _kept(job.store, job.request.name, wanted)) is not None:
+        if not job.anew and (kept := _kept(job.store, job.request.name, wanted)) is not None:
             copy_file(kept, wanted, target)
             made = wanted
         elif address is not None:

@@ -43,7 +43,9 @@ def lineage(components: Mapping[str, Any], recipe: Recipe, total_steps: int) -> 
     })  # fmt: skip
 
 
-def go_on_from_shorter(folder: Path, line: str | None, total_steps: int, abstract: Any, log: str) -> Restored | None:  # noqa: ANN401
+def go_on_from_shorter(
+    folder: Path, line: str | None, total_steps: int, abstract: Any, log: str, *, anew: bool = False,  # noqa: ANN401
+) -> Restored | None:  # fmt: skip
     """The newest checkpoint of another training of this line, its metric log copied; None if there is none.
 
     Args:
@@ -52,6 +54,7 @@ def go_on_from_shorter(folder: Path, line: str | None, total_steps: int, abstrac
         total_steps: Of this training; later checkpoints are no part of it.
         abstract: As `Checkpoints.restore`.
         log: Name of the metric log.
+        anew: Looks for none.
 
     Raises:
         CheckpointError: The folder can't be written.
@@ -59,6 +62,8 @@ def go_on_from_shorter(folder: Path, line: str | None, total_steps: int, abstrac
     if line is None:
         return None
     write_text(folder / LINEAGE, line)
+    if anew:
+        return None
     found: list[tuple[int, Path, Restored]] = []
     for other in _relatives(folder, line):
         with suppress(CheckpointLocked), Checkpoints(other, warn=LOG.warning, keep_best=0) as checkpoints:

@@ -59,7 +59,7 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
     store = job.store
     files = sorted((name, file["sha256"]) for name, file in store.manifest(raw)["files"].items())
     parts = [_part(job.components, name, digest) for name, digest in files]
-    work = functools.partial(make, store.root, job.request.name, job.request.dataset, store.path(raw))
+    work = functools.partial(make, store.root, job.request.name, job.request.dataset, store.path(raw), anew=job.anew)
     made: list[Artifact] = []
     converted: list[str] = []
     for part, (artifact, is_new) in zip(parts, mapped(work, parts), strict=True):
@@ -71,12 +71,14 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
     return _joined(store, made, target)
 
 
-def make(root: Path, dataset_name: str, dataset: Dataset, raw: Path, part: Part) -> tuple[Artifact, bool]:
+def make(
+    root: Path, dataset_name: str, dataset: Dataset, raw: Path, part: Part, *, anew: bool = False
+) -> tuple[Artifact, bool]:
     """The artifact of one raw file, and whether it had to be made; one process or thread at a time makes it."""
     store = Store(root)
     (root / "locks").mkdir(parents=True, exist_ok=True)
     with Lock(root / "locks" / f"{KIND}-{part.key}.lock"):
-        if (kept := _sound(store, dataset_name, part)) is not None:
+        if not anew and (kept := _sound(store, dataset_name, part)) is not None:
             store.touch(kept)
             return kept, False
 

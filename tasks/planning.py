@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from tasks.artifact import MANIFEST, Artifact
-from tasks.cache import flaw
-from tasks.stage import Outcome, Run, Stage, key_of
+from tasks.cache import flaw, recorded
+from tasks.stage import ASKED_FOR, Outcome, Run, Stage, key_of
 
 SHOWN = 6
 
@@ -40,17 +39,18 @@ class Plan(Run):
         key = key_of(components)
         record = self.records / key
         known = Artifact(kind, self.request.name, key, "")
+        again = stage.name in self.request.again
+        step = None if again else self.checkpoint(key)
         if record.exists():
-            reason = flaw(record, self.store, stage.lost)
-            artifact = _recorded(record) or known
+            reason = ASKED_FOR if again else flaw(record, self.store, stage.lost)
+            artifact = recorded(record) or known
             if reason is None:
                 return self._note(stage, artifact, "cached", [], past)
             # What is made again from the same key has the same digest, so what follows can still be planned
-            because, step = [{"component": "artifact", "old": None, "new": reason}], self.checkpoint(key)
+            because = [{"component": "artifact", "old": None, "new": reason}]
             return self._note(stage, artifact, "run" if step is None else "resume", because, past, step)
         because = differences(past["provenance"]["components"], components) if past else []
         because = because or [{"component": "artifact", "old": None, "new": "never made"}]
-        step = self.checkpoint(key)
         return self._note(stage, known, "run" if step is None else "resume", because, past, step)
 
     def components_of(self, stage: Stage, inputs: dict[str, Artifact]) -> dict[str, Any]:
@@ -100,13 +100,6 @@ def differences(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:  # 
             rows += differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
         return rows
     return [] if old == new else [{"component": path, "old": old, "new": new}]
-
-
-def _recorded(record: Path) -> Artifact | None:
-    try:
-        return Artifact(**json.loads(json.loads(record.read_bytes())["result"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def show(plan: dict[str, Any], console: Console) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
-from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_int
+from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_float, check_int
 from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
 DEBUG_CHECKS = ("on", "force")
+STAGES = ("fetch", "convert", "validate", "feed", "fit", "evaluate", "promote")
 MODELS = Path(__file__).parent / "models"
 
 
@@ -33,6 +34,8 @@ class Request:
         keep_best: How many of the best checkpoints stay besides the newest; in no key either.
         warm_start: Weights that the training starts from; None for random ones.
         debug_checks: Whether every value of a step is checked; such a training has a key of its own.
+        again: Stages that run even if their results are in the cache; in no key.
+        timeout: Seconds after which the run is stopped; in no key.
     """
 
     name: str
@@ -44,6 +47,8 @@ class Request:
     keep_best: int = 1
     warm_start: WarmStart | None = None
     debug_checks: bool = False
+    again: frozenset[str] = frozenset()
+    timeout: float | None = None
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:
@@ -69,6 +74,9 @@ def check(
     warm_start: str | os.PathLike[str] | None = None,
     warm_start_only: str | None = None,
     debug_checks: str | None = None,
+    refresh: str | None = None,
+    from_stage: str | None = None,
+    timeout: float | None = None,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -82,6 +90,9 @@ def check(
         warm_start: Weights to start from: "champion" or a path; see `tasks.warm_start`.
         warm_start_only: Patterns of the paths to take, separated by commas.
         debug_checks: "on" or "force" to check every value of a step; "force" also in a run that a schedule started.
+        refresh: A stage that runs even if its result is in the cache.
+        from_stage: The same for a stage and all that follow.
+        timeout: Seconds after which the run is stopped.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -100,6 +111,8 @@ def check(
     if checkpoint_every is not None:
         check_int("checkpoint_every", checkpoint_every, 1)
     check_int("keep_best", keep_best, 0)
+    if timeout is not None:
+        check_float("timeout", timeout, 0.001, float("inf"))
     train = known.splits["train"] if isinstance(known.splits, Mapping) else None
     size = train.stop - train.start if isinstance(train, Rows) else train.count if isinstance(train, Files) else None
     if size is not None and recipe.batch_size > size:
@@ -115,8 +128,17 @@ def check(
     return Request(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
         (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best, start,
-        debug_checks is not None,
+        debug_checks is not None, _again(refresh, from_stage), timeout,
     )  # fmt: skip
+
+
+def _again(refresh: str | None, from_stage: str | None) -> frozenset[str]:
+    """The stages that two options name."""
+    for given in (refresh, from_stage):
+        if given is not None and given not in STAGES:
+            raise UnknownNameError.among("stage", given, STAGES)
+    following = STAGES[STAGES.index(from_stage) :] if from_stage is not None else ()
+    return frozenset(following) | ({refresh} if refresh is not None else set())
 
 
 def refuse_scheduled_debug(debug_checks: str | None) -> None:

@@ -8,11 +8,11 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)  # the last is that of a run's own deadline
 
 
 class StopSignal:
-    """While open, the first SIGTERM or SIGINT only sets `received`; a second one does what it did before.
+    """While open, the first of SIGNALS only sets `received`; a second one does what it did before.
 
     On leaving, the first signal is delivered again to the handler that was there before, so that Prefect records the
     run as it would have. In another thread than the main one Python takes no handlers, and signals act as usual.

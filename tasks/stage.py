@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tasks.progress import LOG, tell
 from tasks.request import Request
 
 FORMAT = 1
+ASKED_FOR = "that was asked for (refresh, from)"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Job:
         components: What the key is made of.
         request: The checked request.
         store: Where artifacts are.
+        anew: Whether the body takes nothing of what an earlier run of the stage left: no checkpoint, no converted part.
         notes: For the summary of the run; filled by the body, kept in the manifest's provenance.
         started: Reading of `time.perf_counter`, for the seconds in the provenance.
     """
@@ -47,6 +49,7 @@ class Job:
     components: dict[str, Any]
     request: Request
     store: Store
+    anew: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
 
@@ -118,6 +121,7 @@ class Stage:
         advisory: Inputs that only tell how to work faster, or that were checked before; they don't count in the key.
         code: More code that decides the bytes, as "module:name", given the request; such as the model.
         lost: What the stage made besides its artifact and is gone, given a cached artifact; None if all is there.
+        exact: Whether the same key always makes the same bytes; not so for measurements.
     """
 
     name: str
@@ -127,6 +131,7 @@ class Stage:
     advisory: frozenset[str] = frozenset()
     code: Callable[[Request], tuple[str, ...]] = lambda request: ()
     lost: Callable[[Store, Artifact], str | None] = lambda store, artifact: None
+    exact: bool = True
 
     def __call__(self, run: Run, **inputs: Artifact) -> Artifact:
         """Takes the artifact from the cache or makes it; see `execute`. A plan only says what would happen."""
@@ -152,10 +157,12 @@ class Stage:
             ran.append("ran")
             for name, value in inputs.items():
                 LOG.debug("%s reads %s %s", self.name, name, value["digest"][:12])
-            return self.body(job, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
+            this_try = replace(job, anew=anew and len(ran) == 1)
+            return self.body(this_try, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
 
+        task_run_name, record = f"{self.name} {run.request.name}", run.records / job.key
         wrapped = task(
-            name=self.name, task_run_name=f"{self.name} {run.request.name}", persist_result=True,
+            name=self.name, task_run_name=task_run_name, persist_result=True,
             cache_policy=cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost),
             result_storage=run.records,
             result_serializer="json", cache_result_in_memory=False, retries=cache.RETRIES,
@@ -163,8 +170,15 @@ class Stage:
             retry_condition_fn=cache.deserves_retry,
         )(work)  # fmt: skip
         with self._alone(run, job.key):
+            past = cache.recorded(record)
+            anew = self.name in run.request.again and not cache.came_here_before(task_run_name)
+            if anew and past:
+                LOG.info("%s runs again: %s", self.name, ASKED_FOR)
+                record.unlink()
             value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})
         artifact = Artifact(**value)
+        if ran and self.exact and past and past.key == job.key and past.digest != artifact.digest:
+            LOG.warning("%s gave other bytes than the last time: %s, now %s", self.name, past.digest, artifact.digest)
         run.store.touch(artifact)
         notes = run.store.manifest(artifact)["provenance"].get("notes", {})
         state = ("resumed" if notes.get("resumed_from") else "ran") if ran else "cached"

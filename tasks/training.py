@@ -64,6 +64,8 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
     job.store.verify(records)
     use_compilation_cache(job.store.root / "compiled")
     folder = job.store.root / "checkpoints" / job.request.name / job.key
+    if job.anew:
+        job.store.discard(folder)
     training = Training(job, records, chosen_setting(job.store, plan), folder)
     table = training.objective.table()
     LOG.info("the model, %s parameters:\n%s", f"{training.parameters:,}", table)
@@ -150,7 +152,9 @@ class Training:
             )
             if restored is None:
                 line = lineage(self.job.components, self.recipe, self.total)
-                restored = go_on_from_shorter(self.folder, line, self.total, self.step.abstract_carry(), METRICS)
+                restored = go_on_from_shorter(
+                    self.folder, line, self.total, self.step.abstract_carry(), METRICS, anew=self.job.anew
+                )
             carry = self.step.initial_carry() if restored is None else restored.state
             start = 0
             if restored is not None:

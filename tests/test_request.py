@@ -155,3 +155,23 @@ def test_a_schedule_does_not_debug(
             refuse_scheduled_debug(how)
     else:
         refuse_scheduled_debug(how)
+
+
+def test_stages_that_run_again_are_named_one_by_one_or_from_one_on(tmp_path: Path) -> None:
+    def again(**given: str) -> set[str]:
+        return set(check("mnist", store=tmp_path, **given).again)
+
+    assert again() == set()
+    assert again(refresh="convert") == {"convert"}
+    assert again(from_stage="fit") == {"fit", "evaluate", "promote"}
+    assert again(refresh="fetch", from_stage="promote") == {"fetch", "promote"}
+    for name in ("refresh", "from_stage"):
+        with pytest.raises(UnknownNameError, match="there is no stage 'evalute'") as caught:
+            again(**{name: "evalute"})
+        assert str(caught.value.cure).startswith("did you mean evaluate")
+
+
+@pytest.mark.parametrize("value", [0, -1, NAN, INF, True, "60"])
+def test_a_timeout_that_can_not_work(value: Any) -> None:
+    with pytest.raises(ParameterError, match="timeout"):
+        check("mnist", timeout=value)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prefect.exceptions import ParameterTypeError
 
-from flows.train import options, stages, train
+from flows.train import StageName, options, stages, train
 from tasks.artifact import Artifact
 from tasks.command import Command
 from tasks.fetch import prepared
 from tasks.planning import Plan
+from tasks.request import STAGES
 from tasks.stage import Stage
 
 NAN, INF = float("nan"), float("inf")
@@ -35,6 +36,7 @@ def test_what_the_command_reads_the_flow_takes_as_it_is() -> None:
         "--model", "mlp", "--epochs", "3", "--batch-size", "64", "--learning-rate", "1e-3", "--seed", "0",
         "--store", "7", "--raw", "8", "--checkpoint-every", "20", "--keep-best", "0", "--warm-start", "champion",
         "--warm-start-only", "9", "--on-nonfinite", "skip", "--debug-checks",
+        "--refresh", "fit", "--from", "evaluate", "--timeout", "90",
     )  # fmt: skip
     assert None not in given.values()
     assert train.validate_parameters(given) == given
@@ -53,6 +55,7 @@ def test_the_form_explains_every_parameter() -> None:
         *[(name, value) for name in ("epochs", "batch_size", "checkpoint_every") for value in (True, NAN, 0, 1.5, "3")],
         *[("learning_rate", value) for value in (True, NAN, 0, -1e-3, INF, "fast")],
         ("seed", -1), ("seed", False), ("keep_best", -1), ("on_nonfinite", "ignore"), ("debug_checks", "off"),
+        ("refresh", "train"), ("from_stage", ""), ("timeout", 0), ("timeout", NAN), ("timeout", True),
     ],
 )  # fmt: skip
 def test_the_flow_refuses_what_can_not_work(name: str, value: Any) -> None:
@@ -92,5 +95,6 @@ def test_seven_stages_in_order_each_on_what_those_before_it_made(tmp_path: Path)
         ("evaluate", {"records": "convert", "weights": "fit"}),
         ("promote", {"records": "convert", "weights": "fit", "evaluation": "evaluate"}),
     ]
-    assert [row["name"] for row in plan.to_json()["stages"]] == [name for name, _ in plan.taken]
+    assert [row["name"] for row in plan.to_json()["stages"]] == [name for name, _ in plan.taken] == list(STAGES)
+    assert get_args(StageName) == STAGES
     assert not (tmp_path / "store").exists()

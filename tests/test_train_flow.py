@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ from flow_process import digests, states
 from prefect import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter, FlowRunFilterId
 
-from datasets.errors import DataError, TransientError
+from datasets.errors import DataError, RunTimeout, TransientError
 from flows.plan import plan
 from flows.train import train
 from tasks.artifact import Artifact, Store
 from tasks.handover import hand_over
+from tasks.stage import ASKED_FOR
 from tasks.step import TrainStep
 
 STAGES = ("fetch", "convert", "validate", "feed", "fit", "evaluate", "promote")
@@ -139,6 +142,60 @@ def test_another_learning_rate_trains_anew_and_is_refused_when_it_is_worse(first
 
 def test_a_batch_size_touches_the_feed_too(first: dict[str, Any], store: Path) -> None:
     assert ran(run(store, batch_size=64)) == ["feed", "fit", "evaluate", "promote"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [({"refresh": "fit"}, ("fit",)), ({"from_stage": "convert"}, STAGES[1:]), ({"refresh": "fetch"}, ("fetch",))],
+)
+def test_what_is_asked_for_runs_again_from_its_start_with_the_same_bytes(
+    first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture, asked: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    again = run(store, **asked)
+    assert states(again) == dict.fromkeys(STAGES, "cached") | dict.fromkeys(expected, "ran")  # not "resumed"
+    assert digests(again) == digests(first)
+    assert [text for text in said.messages if "asked for" in text] == [
+        f"{stage} runs again: {ASKED_FOR}" for stage in expected
+    ]
+    assert not [text for text in said.messages if "other bytes" in text]
+    assert ran(run(store)) == []
+
+
+def test_other_bytes_than_the_last_time_are_said(
+    first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.training.MODEL_TABLE", "another.txt")  # without the key noticing, as a bad library might
+    again = run(store, refresh="fit")
+    assert digests(again)["fit"] != digests(first)["fit"]
+    assert [text for text in said.messages if text.startswith("fit gave other bytes than the last time")]
+    assert ran(again) == ["fit", "evaluate", "promote"], "nothing may rest on the weights of before"
+
+
+def test_a_run_that_takes_too_long_saves_is_timed_out_and_gone_on_with(
+    first: dict[str, Any], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(folder(store, first, "fit"))
+    shutil.rmtree(store / "checkpoints")
+    whole_step, steps = TrainStep.__call__, []
+
+    def too_late(self: TrainStep, carry: Any, batch: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 30:
+            os.kill(os.getpid(), signal.SIGALRM)  # as the alarm clock does, but at the same step every time
+        return whole_step(self, carry, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainStep, "__call__", too_late)
+        state = train(
+            "mnist", model="mlp", epochs=1, store=str(store), checkpoint_every=1000, timeout=3600.0, return_state=True
+        )
+    assert (state.name, state.type.value) == ("TimedOut", "FAILED")
+    assert len(steps) == 30
+    with pytest.raises(RunTimeout):
+        state.result()
+    again = run(store)
+    assert (states(again)["fit"], again["resumed_from"]) == ("resumed", 30)
+    assert digests(again) == digests(first)
 
 
 def failing_at_the_50th(error: Exception) -> tuple[list[int], Any]:
