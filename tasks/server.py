@@ -1,7 +1,8 @@
 """The Prefect server that a command talks to: the one at the configured address if it answers, else one of its own.
 
 An own server is a child process on a free port of 127.0.0.1. It shares the database with `make serve`, so the history
-is one, and the kernel ends it when this process dies, `kill -9` included: no orphan is left behind.
+is one, and the kernel ends it when this process dies, `kill -9` included: no orphan is left behind. Nearly all of its
+start is imports, as is ours, so a command starts it first and both import side by side.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import http.client
+import importlib.util
 import logging
 import os
 import signal
@@ -19,6 +21,7 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from datasets.errors import ServeError
@@ -27,15 +30,18 @@ from tasks.request import CHECKOUT
 PR_SET_PDEATHSIG = 1
 SECONDS_TO_START = 180
 SECONDS_TO_STOP = 20
+_ahead: list[tuple[subprocess.Popen[bytes], str]] = []
 
 
 def configure() -> None:
-    """Puts the settings of `prefect.toml` into the environment, where nothing else is set.
+    """Puts the settings of `prefect.toml`, ours in `[gristmill]` among them, where nothing else is set.
 
     Must be called before Prefect is imported. The database and the profile are the checkout's own (`.prefect/`), so
     that another Prefect version on the same account is never migrated by ours.
     """
-    for name, value in _flat("PREFECT", _settings()):
+    settings = _settings()
+    ours = settings.pop("gristmill", {})
+    for name, value in (*_flat("PREFECT", settings), *_flat("GRISTMILL", ours)):
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
     os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
@@ -67,6 +73,26 @@ def answers(api: str) -> bool:
         return False
 
 
+def start_ahead(module: str) -> None:
+    """Starts the server that a command will need, if none answers, while this process still imports Prefect.
+
+    A request that is refused ends this process, and the kernel tells the server to end.
+
+    Args:
+        module: `__name__` of the caller; nothing is started when it is only imported.
+    """
+    if module == "__main__" and not {"-h", "--help"} & set(sys.argv) and _is_default(api := _api()):
+        _ahead.extend([] if answers(api) else [start_embedded()])
+
+
+def _api() -> str:
+    return os.environ["PREFECT_API_URL"].rstrip("/")
+
+
+def _is_default(api: str) -> bool:
+    return api == dict(_flat("PREFECT", _settings()))["PREFECT_API_URL"]
+
+
 @contextlib.contextmanager
 def connected() -> Iterator[str]:
     """The address of a server that answers; Prefect talks to it while the context is open.
@@ -77,12 +103,14 @@ def connected() -> Iterator[str]:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     configure()
-    api = os.environ["PREFECT_API_URL"].rstrip("/")
+    api = _api()
     if answers(api):
+        while _ahead:
+            stop(_ahead.pop()[0])
         with temporary_settings({PREFECT_API_URL: api}):
             yield api
         return
-    if api != dict(_flat("PREFECT", _settings()))["PREFECT_API_URL"]:
+    if not _is_default(api):
         raise ServeError(
             "no Prefect server answers at PREFECT_API_URL", got=api, cure="start it, or unset PREFECT_API_URL"
         )
@@ -99,12 +127,13 @@ def embedded() -> Iterator[str]:
     """
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogHandler
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    process, api = start_embedded()
+    process, api = _ahead.pop() if _ahead else start_embedded()
     try:
         wait_until_healthy(process, api)
-        with temporary_settings({PREFECT_API_URL: api}):
+        # Heartbeats are for automations, which such a server doesn't run; to stop them takes Prefect up to a second
+        with temporary_settings({PREFECT_API_URL: api, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             try:
                 yield api
             finally:  # the last log lines and states, before the server that takes them is gone
@@ -116,8 +145,9 @@ def embedded() -> Iterator[str]:
 
 def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
     """Starts a server without UI on a free port; `wait_until_healthy` says when it answers."""
-    import prefect
-
+    prefect = importlib.util.find_spec("prefect")  # finding takes no time, importing takes seconds
+    if prefect is None or prefect.origin is None:
+        raise ServeError("Prefect isn't installed", cure="make env")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -128,7 +158,7 @@ def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
         "PREFECT__SERVER_FINAL": "1",
     }
     command = [
-        sys.executable, "-m", "uvicorn", "--app-dir", str(prefect.__module_path__.parent), "--factory",
+        sys.executable, "-m", "uvicorn", "--app-dir", str(Path(prefect.origin).parents[1]), "--factory",
         "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error",
         "--lifespan", "on",
     ]  # fmt: skip

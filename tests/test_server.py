@@ -250,3 +250,67 @@ def test_an_own_server_starts_and_dies_with_its_owner(tmp_path: Path) -> None:
     finally:
         owner.kill()
         owner.communicate()
+
+
+# -------------------------------------------------------------------------------------------------------- started ahead
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, str]]:
+    """The servers that were started; none answers at the default address, at which the environment is."""
+    made: list[tuple[object, str]] = []
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
+    monkeypatch.setattr(sys, "argv", ["train", "mnist"])
+    monkeypatch.setattr(server, "answers", lambda api: False)
+    monkeypatch.setattr(server, "start_embedded", lambda: made.append((object(), "http://x/api")) or made[-1])
+    monkeypatch.setattr(server, "_ahead", [])
+    return made
+
+
+def test_a_command_starts_its_server_before_it_needs_it_and_takes_that_one(
+    starts: list[tuple[object, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[object] = []
+    monkeypatch.setattr(server, "wait_until_healthy", lambda process, api: None)
+    monkeypatch.setattr(server, "stop", lambda process, seconds=0: stopped.append(process))
+    server.start_ahead("__main__")
+    ((process, address),) = starts
+    with server.embedded() as api:
+        assert api == address
+    assert stopped == [process]
+    assert len(starts) == 1
+    with server.embedded():  # a second one is another
+        assert len(starts) == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "url", "up"),
+    [
+        ("flows.train", ["mnist"], "http://127.0.0.1:4200/api", False),  # only imported
+        ("__main__", ["--help"], "http://127.0.0.1:4200/api", False),
+        ("__main__", ["mnist"], "http://127.0.0.1:9/api", False),  # the user's own, which isn't up: an error later
+        ("__main__", ["mnist"], "http://127.0.0.1:4200/api", True),
+    ],
+)
+def test_nothing_is_started_that_is_not_needed(
+    starts: list[tuple[object, str]], monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], url: str,
+    up: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    monkeypatch.setattr(server, "answers", lambda api: up)
+    server.start_ahead(module)
+    assert not starts
+
+
+def test_a_server_that_came_up_meanwhile_is_used_and_the_own_one_ends(
+    starts: list[tuple[object, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[object] = []
+    monkeypatch.setattr(server, "stop", lambda process, seconds=0: stopped.append(process))
+    server.start_ahead("__main__")
+    monkeypatch.setattr(server, "answers", lambda api: True)
+    with server.connected() as api:
+        assert api == "http://127.0.0.1:4200/api"
+    assert stopped == [starts[0][0]]
+    assert not server._ahead
