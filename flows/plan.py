@@ -11,12 +11,14 @@ from typing import Any
 from flows.train import options, stages
 from tasks.command import Command
 from tasks.fetch import prepared
+from tasks.fingerprint_memory import RememberedSources
 from tasks.planning import Plan, show
 
 
 def plan(dataset: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - those of `train`
     """The plan of a run as JSON: a row a stage, with what it will do and which components differ."""
-    planned = Plan(prepared(dataset, **parameters))
+    request = prepared(dataset, **parameters)
+    planned = Plan(request, sources=RememberedSources(request.store, keep=False))
     stages(planned)
     return planned.to_json()
 

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from datasets.errors import StoreError
 
 ROOT = Path(__file__).parent.parent
 OWN = ("flows", "tasks", "datasets")
+INIT = "__init__.py"
 INFRASTRUCTURE = frozenset(
     {
         "datasets.errors",
@@ -31,6 +34,7 @@ INFRASTRUCTURE = frozenset(
         "tasks.download",
         "tasks.durable",
         "tasks.fingerprint",
+        "tasks.fingerprint_memory",
         "tasks.lock",
         "tasks.pool",
         "tasks.progress",
@@ -67,7 +71,7 @@ class Module:
 
 
 class Sources:
-    """The project's source files, parsed once each.
+    """The project's source files as they were at the first look, parsed once each.
 
     Args:
         root: Folder that holds `flows/`, `tasks/` and `datasets/`.
@@ -80,7 +84,16 @@ class Sources:
         # By id: a statement lives as long as its module, which is kept
         self._reach: dict[tuple[str, int], list[str]] = {}
         self._inside: dict[int, list[ast.AST]] = {}
-        self._paths: dict[str, Path | None] = {}
+        self._paths: dict[str, str | None] = {}
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """Every source file by its path below the root, such as "tasks/fit.py"."""
+        found = {}
+        for folder, _, names in (step for own in OWN for step in os.walk(self.root / own)):
+            for path in (Path(folder, name) for name in names if name.endswith(".py")):
+                found[path.relative_to(self.root).as_posix()] = path.read_bytes()
+        return found
 
     def fingerprint(self, roots: Iterable[str]) -> dict[str, str]:
         """Digests of all that is reached from `roots`.
@@ -224,18 +237,17 @@ class Sources:
             if self._path(name := ".".join(parts[:depth])):
                 yield f"{name}:"
 
-    def _path(self, module: str) -> Path | None:
+    def _path(self, module: str) -> str | None:
         if module not in self._paths:
-            base = self.root.joinpath(*module.split("."))
-            files = (base / "__init__.py", base.with_suffix(".py")) if module.split(".")[0] in OWN else ()
-            self._paths[module] = next((path for path in files if path.is_file()), None)
+            base = module.replace(".", "/")
+            self._paths[module] = next((at for at in (f"{base}/{INIT}", f"{base}.py") if at in self.files), None)
         return self._paths[module]
 
     def _module(self, name: str) -> Module:
         if name not in self._modules:
             path = self._path(name)
             module = self._modules[name] = Module()
-            tree = _parsed(path.read_bytes()) if path else ast.Module([], [])
+            tree = _parsed(self.files[path]) if path else ast.Module([], [])
             _strip_docstrings(tree)
             for statement in tree.body:
                 self._sort(name, module, statement)
@@ -275,7 +287,7 @@ class Sources:
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
         if not node.level:
             return node.module or ""
-        is_package = (path := self._path(module)) is not None and path.name == "__init__.py"
+        is_package = (path := self._path(module)) is not None and path.endswith(f"/{INIT}")
         parts = module.split(".")
         parts = parts[: len(parts) - node.level + is_package]
         return ".".join([*parts, node.module] if node.module else parts)
