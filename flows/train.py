@@ -22,6 +22,7 @@ from tasks.deadline import deadline
 from tasks.evaluate import evaluate
 from tasks.feed import feed
 from tasks.fetch import fetch, prepared
+from tasks.fingerprint_memory import RememberedSources
 from tasks.fit import fit
 from tasks.promote import promote
 from tasks.publish import publish
@@ -89,13 +90,14 @@ def train(
         timeout: Seconds after which the run is stopped; a training saves before, and the next run goes on from there.
     """
     refuse_scheduled_debug(debug_checks)
-    run = Run(prepared(
+    request = prepared(
         dataset, store=store, raw=raw, checkpoint_every=checkpoint_every, keep_best=keep_best,
         warm_start=warm_start, warm_start_only=warm_start_only,
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
         on_nonfinite=on_nonfinite, debug_checks=debug_checks,
         refresh=refresh, from_stage=from_stage, timeout=timeout,
-    ))  # fmt: skip
+    )  # fmt: skip
+    run = Run(request, sources=RememberedSources(request.store))
     with deadline(run.request.timeout):
         stages(run)
     summary = summarise(run, str(flow_run.id))
