@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 import pytest
 
-from datasets.errors import ParameterError, UnknownNameError
-from tasks.pool import configured, mapped
+from datasets.errors import ParameterError, SchemaError, TransientError, UnknownNameError
+from tasks.pool import Pool, configured, mapped
 
 
 def square(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
+
+
+def refuse(number: int) -> int:
+    if number:
+        raise SchemaError("this row is bad", row=number, cure="mend it")
+    return number
 
 
 @pytest.mark.parametrize("pool", ["threads", "processes"])
@@ -59,16 +66,36 @@ def test_work_that_can_not_be_sent_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert "GRISTMILL_POOL=threads" in str(caught.value.cure)
 
 
+def kill_itself(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_killed_process_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRISTMILL_POOL", "processes")
+    monkeypatch.setenv("GRISTMILL_WORKERS", "2")
+    with pytest.raises(TransientError, match="was killed"):
+        list(mapped(kill_itself, range(3)))
+
+
 def test_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRISTMILL_POOL", raising=False)
     monkeypatch.delenv("GRISTMILL_WORKERS", raising=False)
-    assert configured() == ("threads", min(os.cpu_count() or 1, 8))
+    monkeypatch.delenv("GRISTMILL_CLUSTER", raising=False)
+    assert configured() == Pool("threads", min(os.cpu_count() or 1, 8))
     monkeypatch.setenv("GRISTMILL_WORKERS", "12")
-    assert configured() == ("threads", 12)
+    assert configured() == Pool("threads", 12)
     for wrong in ("0", "-1", "two", "1.5", ""):
         monkeypatch.setenv("GRISTMILL_WORKERS", wrong)
         with pytest.raises(ParameterError):
             configured()
+    monkeypatch.setenv("GRISTMILL_WORKERS", "3")
+    monkeypatch.setenv("GRISTMILL_CLUSTER", "tcp://scheduler:8786")
+    with pytest.raises(ParameterError, match="only Dask and Ray have a cluster"):
+        configured()
+    monkeypatch.setenv("GRISTMILL_POOL", "dask")
+    assert configured() == Pool("dask", 3, "tcp://scheduler:8786")
     monkeypatch.setenv("GRISTMILL_POOL", "thread")
     with pytest.raises(UnknownNameError, match="did you mean threads"):
         configured()
