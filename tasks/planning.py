@@ -14,6 +14,7 @@ from tasks.cache import flaw, recorded
 from tasks.stage import ASKED_FOR, Outcome, Run, Stage, key_of
 
 SHOWN = 6
+NO_RECORD = "made, but the cache has no record of it"
 
 
 @dataclass
@@ -21,7 +22,8 @@ class Plan(Run):
     """A run that looks instead of working; `stages` of the flow fills it.
 
     Attributes:
-        steps: One row a stage, as JSON.
+        steps: One row a stage, as JSON; "will" is cached, run or resume. A stage that waits for bytes that aren't made
+            yet will "run", but isn't "certain": bytes equal to those of before are found in the cache.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -34,11 +36,14 @@ class Plan(Run):
         if waits_for:
             # Whether it runs depends on bytes that aren't made yet: equal bytes would be found in the cache.
             because = [{"component": f"inputs.{name}", "old": None, "new": "not made yet"} for name in waits_for]
-            return self._note(stage, Artifact(kind, self.request.name, "", ""), "run", because, past)
+            certain = stage.name in self.request.again
+            return self._note(stage, Artifact(kind, self.request.name, "", ""), "run", because, past, certain=certain)
         components = self.components_of(stage, inputs)
         key = key_of(components)
         record = self.records / key
-        known = Artifact(kind, self.request.name, key, "")
+        # What is made again from the same key has the same digest, so what follows can still be planned
+        there = self.store.find(kind, self.request.name, key)
+        known = there or Artifact(kind, self.request.name, key, "")
         again = stage.name in self.request.again
         step = None if again else self.checkpoint(key)
         if record.exists():
@@ -46,11 +51,10 @@ class Plan(Run):
             artifact = recorded(record) or known
             if reason is None:
                 return self._note(stage, artifact, "cached", [], past)
-            # What is made again from the same key has the same digest, so what follows can still be planned
             because = [{"component": "artifact", "old": None, "new": reason}]
             return self._note(stage, artifact, "run" if step is None else "resume", because, past, step)
         because = differences(past["provenance"]["components"], components) if past else []
-        because = because or [{"component": "artifact", "old": None, "new": "never made"}]
+        because = because or [{"component": "artifact", "old": None, "new": NO_RECORD if there else "never made"}]
         return self._note(stage, known, "run" if step is None else "resume", because, past, step)
 
     def components_of(self, stage: Stage, inputs: dict[str, Artifact]) -> dict[str, Any]:
@@ -59,11 +63,12 @@ class Plan(Run):
 
     def _note(
         self, stage: Stage, artifact: Artifact, will: str, because: list[dict[str, Any]], past: dict[str, Any] | None,
-        step: int | None = None,
+        step: int | None = None, *, certain: bool = True,
     ) -> Artifact:  # fmt: skip
         expected = past if will != "cached" else None
         self.steps.append({
             "name": stage.name, "key": artifact.key or None, "will": will, "because": because, "from_step": step,
+            "certain": certain,
             "seconds": expected["provenance"].get("seconds") if expected else None,
             "bytes": sum(file["bytes"] for file in expected["files"].values()) if expected else None,
         })  # fmt: skip
@@ -107,6 +112,7 @@ def show(plan: dict[str, Any], console: Console) -> None:
     table = Table("stage", "will", "because", "last time", title=f"train/{plan['dataset']}", title_justify="left")
     for step in plan["stages"]:
         will = f"resume at step {step['from_step']}" if step["will"] == "resume" else step["will"]
+        will = will if step["certain"] else f"{will}, if that changes"
         reasons = [_sentence(row) for row in step["because"]]
         more = f"... and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else None
         cost = "" if step["seconds"] is None else f"{step['seconds']:.1f} s, {step['bytes'] / 1e6:.1f} MB"

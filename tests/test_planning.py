@@ -30,6 +30,7 @@ def test_a_list_where_a_mapping_was_is_one_difference() -> None:
 def test_an_empty_store_is_planned_and_not_made(tmp_path: Path) -> None:
     planned = plan("mnist", store=str(tmp_path / "store"))
     assert [row["will"] for row in planned["stages"]] == ["run"] * 7
+    assert [row["certain"] for row in planned["stages"]] == [True] + [False] * 6
     assert planned["stages"][0]["because"] == [{"component": "artifact", "old": None, "new": "never made"}]
     assert planned["stages"][1]["because"] == [{"component": "inputs.raw", "old": None, "new": "not made yet"}]
     assert not (tmp_path / "store").exists()
@@ -47,11 +48,14 @@ def test_the_table_says_why(capsys: pytest.CaptureFixture[str]) -> None:
         {"component": "inputs.raw", "old": None, "new": "not made yet"},
         {"component": "artifact", "old": None, "new": "cached artifact missing: there"},
     ]
-    row = {"name": "fit", "will": "resume", "from_step": 12, "because": because, "seconds": 1.25, "bytes": 2_000_000}
-    show({"dataset": "mnist", "stages": [row]}, Console(width=160))
+    row = {"name": "fit", "will": "resume", "from_step": 12, "because": because, "seconds": 1.25, "bytes": 2_000_000,
+           "certain": True}  # fmt: skip
+    other = {**row, "name": "evaluate", "will": "run", "certain": False}
+    show({"dataset": "mnist", "stages": [row, other]}, Console(width=160))
     shown = capsys.readouterr().out
     for part in (
         "resume at step 12", "code tasks.convert:convert_raw changed", "parameters.recipe.learning_rate: 0.1 -> 0.2",
         "raw: not made yet", "cached artifact missing: there", "1.2 s, 2.0 MB",
+        "run, if that changes",
     ):  # fmt: skip
         assert part in shown
