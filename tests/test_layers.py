@@ -46,6 +46,19 @@ def test_both_poolings_agree_in_value_and_gradient(size: tuple[int, int]) -> Non
     assert ours[0].shape == weights.shape
 
 
+def test_equal_maxima_share_the_gradient() -> None:
+    def plain(x: jax.Array) -> jax.Array:
+        return x[:, :4, :4].reshape(2, 2, 2, 2, 2, 3).max(axis=(2, 4))
+
+    x = jnp.round(normal(0, 2, 5, 5, 3))  # few different values, so that many squares have two, three or four maxima
+    weights = normal(1, 2, 2, 2, 3)
+    ours, derived = (
+        jax.grad(lambda x, pool=pool: (pool(x) * weights).sum())(x) for pool in (layers.max_pool_2x2_by_reshape, plain)
+    )
+    np.testing.assert_allclose(ours, derived, rtol=1e-6)
+    assert len(np.unique(np.count_nonzero(np.asarray(ours)[:, :4, :4].reshape(2, 2, 2, 2, 2, 3), axis=(2, 4)))) > 2
+
+
 def test_the_backend_chooses_the_formulation(monkeypatch: pytest.MonkeyPatch) -> None:
     x, kernel = normal(0, 1, 4, 4, 1), normal(1, 3, 3, 1, 2)
 
@@ -114,14 +127,13 @@ def test_other_raw_dtypes_become_float32(dtype: str) -> None:
     np.testing.assert_array_equal(x, [[1.0], [1.0]])
 
 
-def test_a_block_is_convolution_norm_relu_and_pooling() -> None:
+def test_a_block_is_convolution_pooling_norm_and_relu() -> None:
     block = layers.ConvBlock(3, 4, rngs=nnx.Rngs(0))
     scale = jnp.array([1.0, -1.0, 2.0, 0.5])
     block.norm.scale = nnx.Param(scale)
     x = normal(0, 8, 5, 6, 3)
-    flat = layers.conv_3x3_by_lax(x, block.kernel[...])
-    y = (flat - flat.mean((0, 1, 2))) / jnp.sqrt(flat.var((0, 1, 2)) + 1e-5) * scale
-    expected = nnx.max_pool(nnx.relu(y), (2, 2), (2, 2))
+    flat = nnx.max_pool(layers.conv_3x3_by_lax(x, block.kernel[...]), (2, 2), (2, 2))
+    expected = nnx.relu((flat - flat.mean((0, 1, 2))) / jnp.sqrt(flat.var((0, 1, 2)) + 1e-5) * scale)
     assert expected.shape == (8, 2, 3, 4)
     np.testing.assert_allclose(block(x), expected, rtol=1e-3, atol=1e-4)
 

@@ -19,12 +19,12 @@ import numpy as np
 
 
 def build(name: str) -> Any:  # noqa: ANN401 - torch isn't there when this is checked
-    """The network: 3x3 convolutions with BatchNorm and pooling, or one hidden layer of 128."""
+    """The network: 3x3 convolutions with pooling and BatchNorm, or one hidden layer of 128."""
     from torch import nn
 
     if name == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
-    block = lambda a, b: [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.MaxPool2d(2), nn.ReLU()]  # noqa: E731
+    block = lambda a, b: [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(b), nn.ReLU()]  # noqa: E731
     return nn.Sequential(
         *block(1, 32), *block(32, 64), nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10)
     )
