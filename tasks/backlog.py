@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -12,10 +14,15 @@ FLOW = "train"
 BY_SCHEDULE = "auto-scheduled"  # the tag that Prefect gives to runs of a schedule
 SKIPPED = "skipped: the service was down at its time, and a newer night is due"
 RECONCILED = "found running at start-up with no process behind it"
+RUN_ID = b"PREFECT__FLOW_RUN_ID="
 
 
 def settle_abandoned_runs() -> None:
-    """Marks runs of our deployments as Crashed whose processes went down with the machine; that frees their slots."""
+    """Marks runs of our deployments as Crashed whose processes went down with the machine; that frees their slots.
+
+    A run whose process lives on, because only the service was killed, is let alone; so is one of a work pool, which may
+    work on another machine: the server ends it when its heartbeat stops (see `tasks.zombies`).
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
@@ -27,9 +34,21 @@ def settle_abandoned_runs() -> None:
             flow_filter=_our_flow(), deployment_filter=_our_deployments(),
             flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished)),
         )  # fmt: skip
+        alive = runs_with_a_process()
         for run in runs:
-            client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
-            LOG.warning("run %s: %s", run.name, RECONCILED)
+            if run.work_pool_name is None and str(run.id) not in alive:
+                client.set_flow_run_state(run.id, Crashed(message=RECONCILED), force=True)
+                LOG.warning("run %s: %s", run.name, RECONCILED)
+
+
+def runs_with_a_process() -> set[str]:
+    """Ids of the flow runs that a process of this machine works on; it carries the id in its environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is somebody else's
+            variables = path.read_bytes().split(b"\0")
+            found |= {one.removeprefix(RUN_ID).decode() for one in variables if one.startswith(RUN_ID)}
+    return found
 
 
 def skip_missed_nights() -> None:

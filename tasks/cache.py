@@ -46,12 +46,14 @@ class ContentKey(CachePolicy):
         store: Where the artifact is.
         records: Folder of the cache records.
         lost: See `Stage`.
+        dropped: Why the record didn't hold, once that is known.
     """
 
     key: str
     store: Store
     records: Path
     lost: Callable[[Store, Artifact], str | None]
+    dropped: str | None = None
 
     def compute_key(
         self,
@@ -63,6 +65,7 @@ class ContentKey(CachePolicy):
         """The key, after a record that doesn't hold is dropped."""
         record = self.records / self.key
         if record.exists() and (reason := flaw(record, self.store, self.lost)):
+            self.dropped = reason
             LOG.warning("%s runs again: %s", task_ctx.task.name, reason)
             record.unlink(missing_ok=True)
         return self.key

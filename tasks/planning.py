@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tasks.artifact import MANIFEST, Artifact
+from tasks import reasons
+from tasks.artifact import Artifact
 from tasks.cache import flaw, recorded
 from tasks.stage import ASKED_FOR, Outcome, Run, Stage, key_of
-
-SHOWN = 6
-NO_RECORD = "made, but the cache has no record of it"
 
 
 @dataclass
@@ -31,7 +28,7 @@ class Plan(Run):
     def take(self, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
         """Says what would become of a stage; its artifact has no digest when that can't be known before it ran."""
         waits_for = [name for name, made in inputs.items() if not made.digest and name not in stage.advisory]
-        past = self.newest(stage)
+        past = reasons.newest(self.store, self.request.name, stage.name)
         kind = past["kind"] if past else ""
         if waits_for:
             # Whether it runs depends on bytes that aren't made yet: equal bytes would be found in the cache.
@@ -51,10 +48,9 @@ class Plan(Run):
             artifact = recorded(record) or known
             if reason is None:
                 return self._note(stage, artifact, "cached", [], past)
-            because = [{"component": "artifact", "old": None, "new": reason}]
+            because = reasons.artifact(reason)
             return self._note(stage, artifact, "run" if step is None else "resume", because, past, step)
-        because = differences(past["provenance"]["components"], components) if past else []
-        because = because or [{"component": "artifact", "old": None, "new": NO_RECORD if there else "never made"}]
+        because = reasons.without_record(past, components, there=there is not None)
         return self._note(stage, known, "run" if step is None else "resume", because, past, step)
 
     def components_of(self, stage: Stage, inputs: dict[str, Artifact]) -> dict[str, Any]:
@@ -75,18 +71,6 @@ class Plan(Run):
         self.outcomes.append(Outcome(stage.name, artifact.key, will, 0.0, artifact, {}))
         return artifact
 
-    def newest(self, stage: Stage) -> dict[str, Any] | None:
-        """Manifest of the last artifact that the stage made for this dataset."""
-        found = []
-        for path in self.store.root.glob(f"*/{self.request.name}/*/{MANIFEST}"):
-            try:
-                manifest = json.loads(path.read_bytes())
-                if manifest["provenance"].get("stage") == stage.name:
-                    found.append((manifest["provenance"]["created"], path.stat().st_mtime_ns, manifest))
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # a damaged manifest explains nothing
-        return max(found, key=lambda row: row[:2])[2] if found else None
-
     def checkpoint(self, key: str) -> int | None:
         """Step of the newest checkpoint of a training, if it has one."""
         folder = self.store.root / "checkpoints" / self.request.name / key
@@ -97,34 +81,12 @@ class Plan(Run):
         return {"dataset": self.request.name, "store": str(self.store.root), "stages": self.steps}
 
 
-def differences(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:  # noqa: ANN401
-    """What differs between two components, leaf by leaf: [{"component", "old", "new"}]."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        rows = []
-        for name in sorted({*old, *new}):
-            rows += differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
-        return rows
-    return [] if old == new else [{"component": path, "old": old, "new": new}]
-
-
 def show(plan: dict[str, Any], console: Console) -> None:
     """Prints a plan as a table."""
     table = Table("stage", "will", "because", "last time", title=f"train/{plan['dataset']}", title_justify="left")
     for step in plan["stages"]:
         will = f"resume at step {step['from_step']}" if step["will"] == "resume" else step["will"]
         will = will if step["certain"] else f"{will}, if that changes"
-        reasons = [_sentence(row) for row in step["because"]]
-        more = f"... and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else None
         cost = "" if step["seconds"] is None else f"{step['seconds']:.1f} s, {step['bytes'] / 1e6:.1f} MB"
-        table.add_row(step["name"], will, "\n".join([*reasons[:SHOWN], *([more] if more else [])]), cost)
+        table.add_row(step["name"], will, "\n".join(reasons.sentences(step["because"])), cost)
     console.print(table)
-
-
-def _sentence(row: dict[str, Any]) -> str:
-    component, old, new = row["component"], row["old"], row["new"]
-    if component.startswith("code."):
-        what = "new" if old is None else "gone" if new is None else "changed"
-        return f"code {component.removeprefix('code.')} {what}"
-    if component == "artifact":
-        return str(new)
-    return f"{component.removeprefix('inputs.')}: {new if old is None else f'{old} -> {new}'}"

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tasks import reasons
 from tasks.artifact import Artifact, Draft, Store
 from tasks.canonical import canonical
 from tasks.fingerprint import Sources
@@ -76,6 +77,7 @@ class Outcome:
         seconds: From the call to the result, waiting for locks included.
         artifact: Its result.
         notes: What the body noted when it made the artifact.
+        because: Why it ran, in words; nothing if it was cached.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Outcome:
     seconds: float
     artifact: Artifact
     notes: dict[str, Any]
+    because: tuple[str, ...] = ()
 
 
 @dataclass
@@ -121,6 +124,7 @@ class Stage:
         advisory: Inputs that only tell how to work faster, or that were checked before; they don't count in the key.
         code: More code that decides the bytes, as "module:name", given the request; such as the model.
         lost: What the stage made besides its artifact and is gone, given a cached artifact; None if all is there.
+        part: Tells apart runs that do this stage together, each its part; runs of one part wait for each other.
         exact: Whether the same key always makes the same bytes; not so for measurements.
     """
 
@@ -131,6 +135,7 @@ class Stage:
     advisory: frozenset[str] = frozenset()
     code: Callable[[Request], tuple[str, ...]] = lambda request: ()
     lost: Callable[[Store, Artifact], str | None] = lambda store, artifact: None
+    part: Callable[[Request], str] = lambda request: ""
     exact: bool = True
 
     def __call__(self, run: Run, **inputs: Artifact) -> Artifact:
@@ -161,20 +166,25 @@ class Stage:
             return self.body(this_try, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
 
         task_run_name, record = f"{self.name} {run.request.name}", run.records / job.key
+        policy = cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost)
         wrapped = task(
-            name=self.name, task_run_name=task_run_name, persist_result=True,
-            cache_policy=cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost),
+            name=self.name, task_run_name=task_run_name, persist_result=True, cache_policy=policy,
             result_storage=run.records,
             result_serializer="json", cache_result_in_memory=False, retries=cache.RETRIES,
             retry_delay_seconds=exponential_backoff(backoff_factor=cache.FIRST_PAUSE), retry_jitter_factor=1.0,
             retry_condition_fn=cache.deserves_retry,
         )(work)  # fmt: skip
-        with self._alone(run, job.key):
+        with self._alone(run, f"{job.key}{self.part(run.request)}"):
             past = cache.recorded(record)
             anew = self.name in run.request.again and not cache.came_here_before(task_run_name)
+            because: tuple[str, ...] = ()
             if anew and past:
+                because = (ASKED_FOR,)
                 LOG.info("%s runs again: %s", self.name, ASKED_FOR)
                 record.unlink()
+            elif not record.exists():
+                because = self._differs(run, job)
+                LOG.info("%s runs: %s", self.name, "; ".join(because))
             value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})
         artifact = Artifact(**value)
         if ran and self.exact and past and past.key == job.key and past.digest != artifact.digest:
@@ -182,7 +192,9 @@ class Stage:
         run.store.touch(artifact)
         notes = run.store.manifest(artifact)["provenance"].get("notes", {})
         state = ("resumed" if notes.get("resumed_from") else "ran") if ran else "cached"
-        run.outcomes.append(Outcome(self.name, job.key, state, time.perf_counter() - started, artifact, notes))
+        because = (() if not ran else because) if policy.dropped is None else (policy.dropped,)
+        seconds = time.perf_counter() - started
+        run.outcomes.append(Outcome(self.name, job.key, state, seconds, artifact, notes, because))
         tell(self.name, f"{state} in {run.outcomes[-1].seconds:.1f} s")
         return artifact
 
@@ -200,6 +212,12 @@ class Stage:
             "inputs": {name: artifact.digest for name, artifact in inputs.items() if name not in self.advisory},
             "parameters": parameters,
         }
+
+    def _differs(self, run: Run, job: Job) -> tuple[str, ...]:
+        """Why the key isn't in the cache: what differs from the last time."""
+        past = reasons.newest(run.store, run.request.name, self.name)
+        there = past is not None and run.store.find(past["kind"], run.request.name, job.key) is not None
+        return tuple(reasons.sentences(reasons.without_record(past, job.components, there=there)))
 
     def _alone(self, run: Run, key: str) -> Lock:
         folder = run.store.root / "locks"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.states import Pending, Running, Scheduled
+from toy import python
 
 from tasks.backlog import BY_SCHEDULE, FLOW, RECONCILED, SKIPPED, settle_abandoned_runs, skip_missed_nights
+
+POOL = "of-another-machine"
 
 
 def deployment(client: SyncPrefectClient, flow: str, name: str) -> Any:
@@ -21,6 +26,9 @@ def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
     with get_client(sync_client=True) as client:
         ours, others = deployment(client, FLOW, "mnist"), deployment(client, "somebody-elses", "mnist")
         foreign = deployment(client, FLOW, "of-another-project")
+        client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+        flow = client.create_flow_from_name(FLOW)
+        pooled = client.create_deployment(flow, name="fashion_mnist", work_pool_name=POOL)
         made = {
             "running": client.create_flow_run_from_deployment(ours).id,
             "pending": client.create_flow_run_from_deployment(ours).id,
@@ -28,7 +36,10 @@ def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
             "other flow": client.create_flow_run_from_deployment(others).id,
             "other dataset": client.create_flow_run_from_deployment(foreign).id,
             "by hand": client.create_flow_run(train, parameters={"dataset": "mnist"}).id,
+            "alive": client.create_flow_run_from_deployment(ours).id,
+            "of a work pool": client.create_flow_run_from_deployment(pooled).id,
         }
+        living = python("input()", stdin=subprocess.PIPE, env={"PREFECT__FLOW_RUN_ID": str(made["alive"])})
         for name, id_ in made.items():
             if name != "scheduled":
                 client.set_flow_run_state(id_, Pending() if name == "pending" else Running(), force=True)
@@ -36,14 +47,16 @@ def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
             settle_abandoned_runs()
             states = {name: client.read_flow_run(id_).state for name, id_ in made.items()}
         finally:
+            living.communicate("\n")
             for id_ in made.values():
                 client.delete_flow_run(id_)
-            for id_ in (ours, others, foreign):
+            for id_ in (ours, others, foreign, pooled):
                 client.delete_deployment(id_)
+            client.delete_work_pool(POOL)
     types = {name: state.type.value for name, state in states.items() if state is not None}
     assert types == {
         "running": "CRASHED", "pending": "CRASHED", "scheduled": "SCHEDULED", "other flow": "RUNNING",
-        "other dataset": "RUNNING", "by hand": "RUNNING",
+        "other dataset": "RUNNING", "by hand": "RUNNING", "alive": "RUNNING", "of a work pool": "RUNNING",
     }  # fmt: skip
     assert states["running"] is not None
     assert states["running"].message == RECONCILED

@@ -9,22 +9,7 @@ from rich.console import Console
 
 from datasets.errors import ParameterError
 from flows.plan import plan
-from tasks.planning import differences, show
-
-
-def test_differences_are_leaves_with_old_and_new() -> None:
-    old = {"a": {"x": 1, "y": [1, 2]}, "b": 1, "gone": 0}
-    new = {"a": {"x": 2, "y": [1, 2]}, "b": 1, "new": {"z": 3}}
-    assert differences(old, new) == [
-        {"component": "a.x", "old": 1, "new": 2},
-        {"component": "gone", "old": 0, "new": None},
-        {"component": "new", "old": None, "new": {"z": 3}},
-    ]
-    assert differences(old, old) == []
-
-
-def test_a_list_where_a_mapping_was_is_one_difference() -> None:
-    assert differences({"a": {"x": 1}}, {"a": [1]}) == [{"component": "a", "old": {"x": 1}, "new": [1]}]
+from tasks.planning import show
 
 
 def test_an_empty_store_is_planned_and_not_made(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_other_bytes_than_the_last_time_are_said(
     first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.training.MODEL_TABLE", "another.txt")  # without the key noticing, as a bad library might
-    again = run(store, refresh="fit")
+    again = train("mnist", model="mlp", epochs=1, store=str(store), refresh="fit")  # no plan can know of this
     assert digests(again)["fit"] != digests(first)["fit"]
     assert [text for text in said.messages if text.startswith("fit gave other bytes than the last time")]
     assert ran(again) == ["fit", "evaluate", "promote"], "nothing may rest on the weights of before"
@@ -252,8 +252,11 @@ def test_shards_that_were_not_validated_are_refused(first: dict[str, Any], store
         check_vouched(Store(store), others, report)
 
 
-def test_a_champion_that_was_rolled_back_by_hand_stays_so(first: dict[str, Any], store: Path) -> None:
+def test_a_champion_that_was_rolled_back_by_hand_stays_so(
+    first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture
+) -> None:
     better = run(store, epochs=3)
+    assert "fit runs: parameters.recipe.epochs: 1 -> 3" in said.messages
     assert better["champion"] == "v2", better["decision"]
     assert hand_over("mnist", rollback=True, store=str(store))["champion"] == "v1"
     again = run(store, epochs=3)

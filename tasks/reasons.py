@@ -1,0 +1,68 @@
+"""Why a stage runs: what of its key differs from the last time that it made something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tasks.artifact import MANIFEST, Store
+
+SHOWN = 6
+NO_RECORD = "made, but the cache has no record of it"
+NEVER = "never made"
+
+
+def newest(store: Store, dataset: str, stage: str) -> dict[str, Any] | None:
+    """Manifest of the last artifact that a stage made for a dataset."""
+    found = []
+    for path in store.root.glob(f"*/{dataset}/*/{MANIFEST}"):
+        try:
+            manifest = json.loads(path.read_bytes())
+            if manifest["provenance"].get("stage") == stage:
+                found.append((manifest["provenance"]["created"], path.stat().st_mtime_ns, manifest))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # a damaged manifest explains nothing
+    return max(found, key=lambda row: row[:2])[2] if found else None
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:  # noqa: ANN401
+    """What differs between two components, leaf by leaf: [{"component", "old", "new"}]."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        rows = []
+        for name in sorted({*old, *new}):
+            rows += differences(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+        return rows
+    return [] if old == new else [{"component": path, "old": old, "new": new}]
+
+
+def artifact(what: str) -> list[dict[str, Any]]:
+    """A reason that isn't in the key: the artifact is missing, damaged or asked for."""
+    return [{"component": "artifact", "old": None, "new": what}]
+
+
+def without_record(past: dict[str, Any] | None, components: dict[str, Any], *, there: bool) -> list[dict[str, Any]]:
+    """Why a stage runs whose key the cache doesn't know.
+
+    Args:
+        past: See `newest`.
+        components: Of its key.
+        there: Whether an artifact of this very key lies in the store all the same.
+    """
+    changed = differences(past["provenance"]["components"], components) if past else []
+    return changed or artifact(NO_RECORD if there else NEVER)
+
+
+def sentences(rows: list[dict[str, Any]]) -> list[str]:
+    """Reasons in words, the first SHOWN of them."""
+    more = [f"... and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    return [*map(_sentence, rows[:SHOWN]), *more]
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    component, old, new = row["component"], row["old"], row["new"]
+    if component.startswith("code."):
+        what = "new" if old is None else "gone" if new is None else "changed"
+        return f"code {component.removeprefix('code.')} {what}"
+    if component == "artifact":
+        return str(new)
+    return f"{component.removeprefix('inputs.')}: {new if old is None else f'{old} -> {new}'}"
