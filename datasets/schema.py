@@ -10,6 +10,7 @@ import numpy as np
 
 from datasets.checks import check_float, check_int
 from datasets.errors import ParameterError, SchemaError
+from datasets.gate import Gate
 from datasets.nightly import Nightly
 from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe
 from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, looks_at_one_row, names_of
@@ -17,8 +18,8 @@ from datasets.validation import Validation
 
 __all__ = [
     "MOST_SEED", "OPTIMIZERS", "RECIPE_FIELDS", "SCHEDULES", "Block", "ByFraction", "ByHash", "ByTime", "Columns",
-    "Dataset", "Feature", "Files", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits", "Validation",
-    "check_float", "check_int",
+    "Dataset", "Feature", "Files", "Gate", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits",
+    "Validation", "check_float", "check_int",
 ]  # fmt: skip
 
 Columns = dict[str, np.ndarray]
@@ -139,6 +140,9 @@ class Dataset:
         by_file: Each raw file is converted by itself and once, and its shards are kept: for data that grows by files.
             `read` is then given a folder with one of the files at a time; splits look at a row or its file.
         validation: What is done about bad rows, leaks and drift.
+        gate: What a model must fulfil to become the champion.
+        slices: Columns by whose values the test split is also evaluated part by part.
+        licence: Of the data, for the model's card.
         nightly: When `train/<name>` runs by itself while `make serve` is up; None for never.
     """
 
@@ -153,6 +157,9 @@ class Dataset:
     nightly: Nightly | None = None
     by_file: bool = False
     validation: Validation = field(default_factory=Validation)
+    gate: Gate = field(default_factory=Gate)
+    slices: tuple[str, ...] = ()
+    licence: str = ""
 
     def __post_init__(self) -> None:
         for role in (self.inputs, self.label):
@@ -167,6 +174,8 @@ class Dataset:
                 got=len(weights), expected=len(classes),
             )  # fmt: skip
         _check_splits(self.splits, self.features)
+        _check_slices(self.slices, self.features)
+        self.gate.check(len(classes), self.slices)
         if self.by_file and not looks_at_one_row(self.splits):
             raise SchemaError(
                 "files can't be converted one by one: a row's split depends on the other rows", got=self.splits,
@@ -176,6 +185,18 @@ class Dataset:
             raise SchemaError(
                 "drift of a feature that isn't declared", field=min(unknown), got=", ".join(self.features)
             )
+
+
+def _check_slices(slices: tuple[str, ...], features: Mapping[str, Feature]) -> None:
+    for name in slices:
+        if name not in features:
+            raise SchemaError(f"slices need feature {name!r}, which isn't declared", got=", ".join(features))
+        feature = features[name]
+        if feature.shape or np.dtype(feature.dtype).kind == "f":
+            raise SchemaError(
+                "slices are by one whole number each", field=name, got=f"{feature.dtype}{list(feature.shape)}",
+                expected="an int or bool dtype of shape ()",
+            )  # fmt: skip
 
 
 def _check_splits(splits: Splits, features: Mapping[str, Feature]) -> None:

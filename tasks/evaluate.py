@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.errors import NonFiniteError
+from datasets.errors import CheckpointMismatch, NonFiniteError
 from tasks.artifact import Artifact, Draft, Store
-from tasks.durable import write_bytes, write_json
+from tasks.dealing import ORIGIN
+from tasks.durable import read_json, write_bytes, write_json
 from tasks.feed import columns
 from tasks.fit import model_code
 from tasks.progress import bar
 from tasks.request import Request
 from tasks.stage import Job, Run, Stage
 
+if TYPE_CHECKING:
+    from tasks.predictor import Predictions
+
 METRICS = "metrics.json"
 PREDICTIONS = "predictions.npz"
 LOSS_CURVE = "loss_curve.png"
 CONFUSION = "confusion_matrix.png"
+MISTAKES, MISTAKES_PICTURE, MISTAKES_PAGE = "mistakes.json", "mistakes.png", "mistakes.md"
 BATCH_SIZE = 256
 
 
 def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact:
-    """Metrics of the test split, its predictions example by example, a loss curve and a confusion matrix.
+    """Metrics of the test split and its slices, predictions example by example, plots, and the worst mistakes.
 
     Raises:
         NonFiniteError: The model gives NaN or an infinity for an example.
@@ -33,54 +41,92 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     from tasks import plots
     from tasks.compiled import use_compilation_cache
     from tasks.metric_log import read_metrics
-    from tasks.scoring import ranking, score
+    from tasks.scoring import score
+    from tasks.slices import score_slices, slice_columns
     from tasks.training import METRICS as HISTORY
 
     use_compilation_cache(job.store.root / "compiled")
     dataset = job.request.dataset
     classes = dataset.features[dataset.label].classes
-    predictions, traces = predict_split(job.store, job.request, records, weights, "test")
-    metrics = score(predictions.labels, predictions.predicted, predictions.losses, classes)
-    ranks = ranking(predictions.labels, predictions.logits)
-    metrics |= ranks
+    answers, traces = predict_split(job.store, job.request, records, weights, "test")
+    figures = (answers.labels, answers.logits, answers.losses)
+    metrics = score(*figures, classes)
+    sliced = read_columns(job.store, job.request, records, "test", dataset.slices)
+    metrics["slices"] = score_slices(slice_columns(dataset, sliced), *figures)
     job.notes.update(traces=traces)
 
     def fill(draft: Draft) -> None:
         write_json(draft.folder / METRICS, metrics)
-        write_bytes(draft.folder / PREDICTIONS, _npz(predicted=predictions.predicted, logits=predictions.logits))
+        write_bytes(draft.folder / PREDICTIONS, _npz(logits=answers.logits, losses=answers.losses))
         history = read_metrics(job.store.path(weights) / HISTORY)
         write_bytes(draft.folder / LOSS_CURVE, plots.loss_curve(history))
         write_bytes(draft.folder / CONFUSION, plots.confusion_matrix(np.array(metrics["confusion"]), classes))
+        _write_mistakes(draft.folder, job, records, figures)
         draft.facts = {
             "records": records.digest,
             "weights": weights.digest,
-            **{name: metrics[name] for name in ("examples", "correct", "accuracy", "loss", *ranks)},
+            **{name: value for name, value in metrics.items() if isinstance(value, int | float)},
+            "intervals": metrics["intervals"],
         }
 
     return job.commit("evaluation", fill)
 
 
+def _write_mistakes(folder: Path, job: Job, records: Artifact, figures: tuple[np.ndarray, ...]) -> None:
+    """The worst mistakes as JSON, and as a grid of pictures or, if the inputs are none, as a table."""
+    from tasks.mistakes import captions, is_picture, mistakes, page
+    from tasks.plots import pictures
+
+    dataset = job.request.dataset
+    origin = read_json(job.store.path(records) / ORIGIN)["test"]
+    labels, logits, losses = figures
+    rows = mistakes(labels, logits, losses, dataset.features[dataset.label].classes, origin)
+    write_json(folder / MISTAKES, rows)
+    ids = np.array([row["example"] for row in rows], np.int64)
+    shown = columns(job.store, job.request, records, "test").read(ids) if rows else {}
+    if rows and is_picture(dataset.features[dataset.inputs]):
+        write_bytes(folder / MISTAKES_PICTURE, pictures(shown[dataset.inputs], captions(rows)))
+    else:
+        write_bytes(folder / MISTAKES_PAGE, page(rows, shown, dataset.inputs, dataset.label).encode())
+
+
+def read_columns(
+    store: Store, request: Request, records: Artifact, split: str, names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Whole columns of a split, [N, *shape] each."""
+    source = columns(store, request, records, split)
+    blocks = (
+        [source.read(np.arange(i, min(i + 4096, len(source)))) for i in range(0, len(source), 4096)] if names else []
+    )
+    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
+
 def predict_split(
     store: Store, request: Request, records: Artifact, weights: Artifact, split: str
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Predictions, dict[str, Any]]:
     """Predictions of stored weights for a split, and the report of the trace budget.
+
+    Classes are matched by name: weights that were trained when the dataset file named the same classes in another order
+    answer in today's order.
 
     Raises:
         NonFiniteError: A logit or a loss is NaN or infinite; the example is named.
-        CheckpointMismatch: As `load_model`.
+        CheckpointMismatch: As `load_model`, or the weights are of other classes.
     """
     from tasks.predictor import Predictor
     from tasks.weights import load_model
 
     dataset = request.dataset
     model, card = load_model(store.path(weights))
+    place = places(card["classes"], dataset.features[card["label"]].classes)
     source = columns(store, request, records, split)
     predictor = Predictor(model, card["inputs"], card["label"], dataset.features[card["inputs"]], BATCH_SIZE)
     with bar("evaluate", len(source), "examples") as progress:
 
         def read(ids: np.ndarray) -> dict[str, np.ndarray]:
             progress.advance(len(ids))
-            return source.read(ids)
+            batch = source.read(ids)
+            return {**batch, card["label"]: place[batch[card["label"]]].astype(batch[card["label"]].dtype)}
 
         predictions = predictor.predict(len(source), read)
     # Finite logits that are far enough apart still have an infinite loss.
@@ -92,7 +138,19 @@ def predict_split(
             record=int(bad[0]),
             count=f"{bad.size} examples",
         )
-    return predictions, predictor.budget.report()
+    labels = np.argsort(place)[predictions.labels].astype(predictions.labels.dtype)
+    return replace(predictions, labels=labels, logits=predictions.logits[:, place]), predictor.budget.report()
+
+
+def places(stored: Sequence[str], today: Sequence[str]) -> np.ndarray:
+    """Index among the classes of stored weights of each of today's classes, int [classes].
+
+    Raises:
+        CheckpointMismatch: They aren't the same names.
+    """
+    if sorted(stored) != sorted(today):
+        raise CheckpointMismatch("the weights are of other classes", got=list(stored), expected=list(today))
+    return np.array([list(stored).index(name) for name in today])
 
 
 def _npz(**arrays: np.ndarray) -> bytes:
@@ -103,13 +161,16 @@ def _npz(**arrays: np.ndarray) -> bytes:
 
 def _reads(run: Run) -> dict[str, Any]:
     dataset = run.request.dataset
-    return {"classes": dataset.features[dataset.label].classes, "inputs": dataset.inputs, "label": dataset.label}
+    return {
+        "classes": dataset.features[dataset.label].classes, "inputs": dataset.inputs, "label": dataset.label,
+        "slices": {name: dataset.features[name].classes for name in dataset.slices},
+    }  # fmt: skip
 
 
 evaluate = Stage(
     "evaluate",
     evaluate_weights,
     _reads,
-    libraries=("jax", "jaxlib", "flax", "numpy", "scikit-learn", "matplotlib"),
+    libraries=("jax", "jaxlib", "flax", "numpy", "scikit-learn", "scipy", "matplotlib"),
     code=model_code,
 )

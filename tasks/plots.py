@@ -70,6 +70,28 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
     return _png(figure)
 
 
+def pictures(images: np.ndarray, captions: Sequence[str], across: int = 6) -> bytes:
+    """A grid of pictures, each with a caption.
+
+    Args:
+        images: [N, height, width, 1 or 3], of any dtype; uint8 is shown as it is, else each from its least number to
+            its greatest.
+        captions: One for each.
+        across: Pictures in a row.
+    """
+    down = max(1, -(-len(images) // across))
+    figure = Figure(figsize=(1.75 * across, 2.1 * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False).reshape(-1)
+    for axes in grid:
+        axes.set_axis_off()
+    for axes, image, caption in zip(grid, images, captions, strict=False):
+        shown = image if image.dtype == np.uint8 else (image - image.min()) / max(np.ptp(image), 1e-12)
+        top = 255 if image.dtype == np.uint8 else 1
+        axes.imshow(shown[..., 0] if shown.shape[-1] == 1 else shown, cmap="gray", vmin=0, vmax=top)
+        axes.set_title(caption, fontsize=6.5, parse_math=False)
+    return _png(figure)
+
+
 def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: int) -> bytes:
     """Examples a second of each setting of the feed; the one that was chosen stands out.
 

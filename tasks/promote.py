@@ -1,28 +1,31 @@
 """Stage `promote`: the candidate becomes the champion if it is better on the same examples; the decision is recorded.
 
-The rule: without a champion, the candidate is promoted. Otherwise both are held against the same test examples, and the
-candidate is promoted only if the exact one-sided McNemar test says that it is better at a level of 5 %. A tie, and a
-difference that chance explains, keep the champion: a nightly training doesn't change the model for noise.
+The rule is in the dataset file (`datasets/gate.py`). By default: without a champion, the candidate is promoted;
+otherwise both are held against the same test examples, and the candidate is promoted only if the exact one-sided
+McNemar test says that it is more often right at a level of 5 %. A tie, and a difference that chance explains, keep the
+champion: a nightly training doesn't change the model for noise.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.errors import CheckpointMismatch, NonFiniteError
+from datasets.errors import CheckpointMismatch, NonFiniteError, StoreError
 from datasets.schema import Dataset
 from tasks.artifact import Artifact, Draft, Store
-from tasks.durable import read_json, write_json
-from tasks.evaluate import METRICS, PREDICTIONS, predict_split
-from tasks.feed import columns
+from tasks.durable import read_json, write_bytes, write_json
+from tasks.evaluate import METRICS, PREDICTIONS, predict_split, read_columns
 from tasks.registry import Champion, Registry
 from tasks.stage import Job, Run, Stage
 
-DECISION = "decision.json"
-MODEL = "model.json"
-LEVEL = 0.05
+if TYPE_CHECKING:
+    from tasks.predictor import Predictions
+
+DECISION, PAGE = "decision.json", "decision.md"
+MODEL, WEIGHTS = "model.json", "weights.safetensors"
+FORMAT = 2
 
 
 def promote_candidate(job: Job, records: Artifact, weights: Artifact, evaluation: Artifact) -> Artifact:
@@ -31,17 +34,23 @@ def promote_candidate(job: Job, records: Artifact, weights: Artifact, evaluation
     Raises:
         ArtifactDamaged: The champion was damaged on disk; it isn't replaced silently.
     """
+    from tasks.decision import page
+    from tasks.model_card import version_files
+
     registry = Registry(job.store, job.request.name)
     with registry.lock():
         champion = registry.champion()
         decision = decide(job, records, weights, evaluation, champion)
         if decision["promoted"]:
-            metrics = read_json(job.store.path(evaluation) / METRICS)
-            model = registry.add(weights, {"metrics.json": metrics, DECISION: decision})
+            model = registry.add(weights, version_files(
+                job.store, job.request.name, job.request.dataset, version=registry.next(), records=records,
+                weights=weights, evaluation=evaluation, decision=decision,
+            ))  # fmt: skip
             decision = {**decision, "version": registry.crown(model).version}
 
     def fill(draft: Draft) -> None:
         write_json(draft.folder / DECISION, decision)
+        write_bytes(draft.folder / PAGE, page(job.request.name, decision).encode())
         draft.facts = decision
 
     return job.commit("decision", fill)
@@ -50,47 +59,98 @@ def promote_candidate(job: Job, records: Artifact, weights: Artifact, evaluation
 def decide(
     job: Job, records: Artifact, weights: Artifact, evaluation: Artifact, champion: Champion | None
 ) -> dict[str, Any]:
-    """Promoted or not, why, and on what grounds; the same as before when it was decided before."""
+    """Promoted or not, why, and on what grounds; the same as before when it was decided before.
+
+    Returns:
+        JSON: promoted, outcome ("first", "better", "tie", "not better", "outside its limits", "schema changed",
+        "champion can't be evaluated" or "champion already"), reason, the rule in words and the gate in numbers, checks
+        (limits with what was found), test (see `versus`), and the digests of all that it is about.
+    """
+    from tasks.gate import as_json, limits, rule
+
+    dataset, store = job.request.dataset, job.store
+    gate, classes = dataset.gate, len(dataset.features[dataset.label].classes)
     grounds = {
+        "format": FORMAT,
         "candidate": weights.digest,
         "champion_before": None if champion is None else champion.version,
         "records": records.digest,
         "evaluation": evaluation.digest,
+        "gate": as_json(gate, classes),
+        "rule": rule(gate, classes),
     }
+    if champion is not None and champion.weights == weights.digest:
+        past = read_json(store.path(champion.model) / DECISION)
+        told = (past.get("format"), past.get("records"), past.get("evaluation"))
+        if told == (FORMAT, records.digest, evaluation.digest):
+            return past
+        reason = "the candidate is the champion already"
+        return {**grounds, "promoted": True, "outcome": "champion already", "reason": reason, "checks": []}
+
+    def latency() -> float:
+        from tasks.latency import latency_ms
+
+        return latency_ms(store, job.request, records, weights)
+
+    size = store.manifest(weights)["files"][WEIGHTS]["bytes"]
+    checks = limits(gate, read_json(store.path(evaluation) / METRICS), size, latency)
     if champion is None:
-        return {**grounds, "promoted": True, "reason": "no champion"}
-    if champion.weights != weights.digest:
-        return {**grounds, **compare(job, records, evaluation, champion)}
-    past = read_json(job.store.path(champion.model) / DECISION)
-    if past["records"] == records.digest and past["evaluation"] == evaluation.digest:
-        return past
-    return {**grounds, "promoted": True, "reason": "the candidate is the champion already"}
+        found: dict[str, Any] = {"better": True, "outcome": "first", "reason": "no champion", "checks": []}
+    else:
+        found = compare(job, records, evaluation, champion)
+    checks += found.pop("checks")
+    broken = [check for check in checks if not check["passed"]]
+    better = found.pop("better")
+    if broken:
+        found["reason"] += "; outside its limits: " + ", ".join(
+            f"{check['what']} {check['got']} (limit {check['limit']:g})" for check in broken
+        )
+        found["outcome"] = "outside its limits" if better else found["outcome"]
+    return {**grounds, "promoted": better and not broken, "checks": checks, **found}
 
 
 def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champion) -> dict[str, Any]:
     """Candidate against champion on the examples of these records' test split."""
-    from tasks.scoring import mcnemar
+    from tasks.gate import drops, verdict, versus
+    from tasks.slices import slice_columns
 
-    with np.load(job.store.path(evaluation) / PREDICTIONS, allow_pickle=False) as file:
-        candidate = file["predicted"]
     dataset = job.request.dataset
-    labels = columns(job.store, job.request, records, "test").read(np.arange(len(candidate)))[dataset.label]
+    no: dict[str, Any] = {"better": False, "checks": []}
     if why := incomparable(read_json(job.store.path(champion.model) / MODEL), dataset):
-        return {"promoted": False, "reason": why}
+        return {**no, "outcome": "schema changed", "reason": why}
     try:
         rival, _ = predict_split(job.store, job.request, records, champion.model, "test")
     except (CheckpointMismatch, NonFiniteError) as error:
-        return {"promoted": False, "reason": f"the champion can't be evaluated today: {error.what}"}
-    test = mcnemar(labels, candidate, rival.predicted)
-    better = test["p"] <= LEVEL
-    verdict = "better than the champion" if better else "not better than the champion beyond chance"
+        reason = f"the champion can't be evaluated today: {error.what}"
+        return {**no, "outcome": "champion can't be evaluated", "reason": reason}
+    candidate = answers(job, records, evaluation)
+    gate, classes = dataset.gate, len(dataset.features[dataset.label].classes)
+    test = versus(gate, classes, candidate, rival)
+    sliced = slice_columns(dataset, read_columns(job.store, job.request, records, "test", dataset.slices))
     return {
-        "promoted": better,
-        "reason": f"{verdict}: right where it is wrong {test['wins']} times, wrong where it is right {test['losses']}"
-        f" times (p = {test['p']:.3f}, level {LEVEL})",
+        "better": test["better"],
+        "outcome": "better" if test["better"] else "tie" if test["equal"] else "not better",
+        "reason": verdict(test),
         "test": test,
-        "champion_correct": int((rival.predicted == labels).sum()),
+        "checks": drops(gate, dataset, candidate, rival, sliced),
     }
+
+
+def answers(job: Job, records: Artifact, evaluation: Artifact) -> Predictions:
+    """What the candidate said in its evaluation, with the labels of these records.
+
+    Raises:
+        StoreError: They are of another number of examples.
+    """
+    from tasks.predictor import Predictions
+
+    label = job.request.dataset.label
+    labels = read_columns(job.store, job.request, records, "test", (label,))[label]
+    with np.load(job.store.path(evaluation) / PREDICTIONS, allow_pickle=False) as file:
+        made = Predictions(labels, file["logits"], file["losses"])
+    if len(made.logits) != len(labels):
+        raise StoreError("the evaluation is of other examples", got=len(made.logits), expected=len(labels))
+    return made
 
 
 def incomparable(card: dict[str, Any], dataset: Dataset) -> str | None:
@@ -100,9 +160,9 @@ def incomparable(card: dict[str, Any], dataset: Dataset) -> str | None:
         card: The champion's `model.json`.
         dataset: As it is today.
     """
-    now = [dataset.label, list(dataset.features[dataset.label].classes)]
-    if [card["label"], card["classes"]] != now:
-        return f"the champion predicts other classes: {card['label']} of {card['classes']}, now {now[0]} of {now[1]}"
+    label, classes = dataset.label, list(dataset.features[dataset.label].classes)
+    if card["label"] != label or sorted(card["classes"]) != sorted(classes):  # their order may change
+        return f"the champion predicts other classes: {card['label']} of {card['classes']}, now {label} of {classes}"
     feature, seen = dataset.features.get(card["inputs"]), card["feature"]
     if feature is None or [feature.dtype, list(feature.shape)] != [seen["dtype"], seen["shape"]]:
         today = "nothing" if feature is None else f"{feature.dtype}{list(feature.shape)}"
@@ -124,7 +184,10 @@ def rival_of(run: Run) -> str | None:
 
 def _reads(run: Run) -> dict[str, Any]:
     dataset = run.request.dataset
-    return {"against": rival_of(run), "classes": dataset.features[dataset.label].classes, "label": dataset.label}
+    return {
+        "against": rival_of(run), "classes": dataset.features[dataset.label].classes, "label": dataset.label,
+        "gate": dataset.gate, "slices": {name: dataset.features[name].classes for name in dataset.slices},
+    }  # fmt: skip
 
 
 def lost_champion(store: Store, decision: Artifact) -> str | None:
@@ -134,4 +197,4 @@ def lost_champion(store: Store, decision: Artifact) -> str | None:
     return None
 
 
-promote = Stage("promote", promote_candidate, _reads, libraries=("scipy",), lost=lost_champion)
+promote = Stage("promote", promote_candidate, _reads, libraries=("numpy", "scipy", "scikit-learn"), lost=lost_champion)

@@ -13,7 +13,7 @@ from typing import Any
 
 from datasets.errors import ArtifactDamaged, StoreError
 from tasks.artifact import Artifact, Draft, Store
-from tasks.durable import read_json, write_json
+from tasks.durable import read_json, write_bytes, write_json
 from tasks.lock import Lock
 
 KIND = "models"
@@ -85,7 +85,7 @@ class Registry:
 
         Args:
             weights: Copied into the version.
-            extra: JSON files by name.
+            extra: More files by name: bytes as they are, other values as JSON.
         """
         for version in self.versions():
             made = self.store.find(KIND, self.dataset, version)
@@ -94,16 +94,20 @@ class Registry:
             with contextlib.suppress(ArtifactDamaged):  # a damaged version is left as it is, and a sound one made
                 self.store.verify(made)
                 return made
-        version = f"v{max((int(v[1:]) for v in self.versions()), default=0) + 1}"
+        version = self.next()
 
         def fill(draft: Draft) -> None:
             shutil.copytree(self.store.path(weights), draft.folder, dirs_exist_ok=True)
             (draft.folder / "manifest.json").rename(draft.folder / "training.json")
             for name, value in extra.items():
-                write_json(draft.folder / name, value)
+                (write_bytes if isinstance(value, bytes) else write_json)(draft.folder / name, value)
             draft.facts = {"weights": weights.digest, "version": version}
 
         return self.store.commit(KIND, self.dataset, version, fill, {})
+
+    def next(self) -> str:
+        """Name of the version that is made next."""
+        return f"v{max((int(v[1:]) for v in self.versions()), default=0) + 1}"
 
     def versions(self) -> list[str]:
         """Names of the versions, in the order in which they were made."""

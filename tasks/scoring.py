@@ -1,74 +1,149 @@
-"""How good predictions are: exact counts first, ratios from them."""
+"""How good predictions are: exact counts first, ratios from them, and an interval for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
-from sklearn.metrics import (
-    average_precision_score,
-    confusion_matrix,
-    precision_recall_fscore_support,
-    roc_auc_score,
-)
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from tasks.calibration import calibration_error, calibration_measure, reliability
+from tasks.intervals import CONFIDENCE, Measure, draws_for, interval, mean, resampled
+from tasks.ranking import Areas, areas
+
+SEED = 0
+TOP = (2, 3, 5)
 
 
-def score(labels: np.ndarray, predicted: np.ndarray, losses: np.ndarray, classes: Sequence[str]) -> dict[str, Any]:
+def score(labels: np.ndarray, logits: np.ndarray, losses: np.ndarray, classes: Sequence[str]) -> dict[str, Any]:
     """Metrics of a split, as JSON.
 
     Args:
         labels: int [N], the truth.
-        predicted: int [N], the class with the greatest logit.
+        logits: float32 [N, classes].
         losses: float32 [N], cross-entropy of each example.
         classes: Names by index.
 
     Returns:
-        examples, correct, accuracy, loss (mean), confusion (rows are the truth), and for each class its support,
-        precision, recall and F1 (0 where they are undefined, as with no prediction of a class).
+        examples, correct, accuracy, loss (mean), top_k and top_k_correct for each k below the number of classes,
+        roc_auc and pr_auc where they are defined, ece with its bins (`calibration`), confusion (rows are the truth),
+        and for each class its support, predicted (how often it was said), correct, precision, recall and F1 (0 where
+        they are undefined, as with no prediction of a class). `intervals` and those in `classes` hold [low, high], or
+        null where half of the draws leave the metric undefined; `bootstrap` says how they were made.
     """
-    index = np.arange(len(classes))
-    precision, recall, f1, support = precision_recall_fscore_support(labels, predicted, labels=index, zero_division=0.0)  # pyright: ignore[reportArgumentType]
+    predicted = logits.argmax(axis=1)
+    bins = reliability(logits, labels)
     correct = int((labels == predicted).sum())
+    tops = {k: int(within(labels, logits, k).sum()) for k in tops_of(len(classes))}
+    confusion = confusion_matrix(labels, predicted, labels=np.arange(len(classes)))
+    number = draws_for(len(labels), len(classes))
+    drawn = resampled(measures(labels, logits, losses), len(labels), number, SEED)
     return {
         "examples": len(labels),
         "correct": correct,
         "accuracy": correct / len(labels),
         "loss": float(losses.astype(np.float64).mean()),
-        "confusion": confusion_matrix(labels, predicted, labels=index).tolist(),
-        "classes": {
-            name: {
-                "support": int(np.asarray(support)[i]),
-                "precision": float(np.asarray(precision)[i]),
-                "recall": float(np.asarray(recall)[i]),
-                "f1": float(np.asarray(f1)[i]),
-            }
-            for i, name in enumerate(classes)
-        },
+        **{f"top_{k}_correct": count for k, count in tops.items()},
+        **{f"top_{k}": count / len(labels) for k, count in tops.items()},
+        **areas(labels, logits),
+        "ece": calibration_error(bins),
+        "calibration": bins,
+        "confusion": confusion.tolist(),
+        "classes": _classes(labels, predicted, confusion, classes, number),
+        "intervals": {name: interval(values) for name, values in drawn.items()},
+        "bootstrap": {"draws": number, "seed": SEED, "confidence": CONFIDENCE},
     }
 
 
-def ranking(labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-    """How well a model of two classes ranks examples, whatever the threshold; the second class is the one looked for.
+def tops_of(classes: int) -> tuple[int, ...]:
+    """The k for which top-k says something."""
+    return tuple(k for k in TOP if k < classes)
+
+
+def within(labels: np.ndarray, logits: np.ndarray, k: int) -> np.ndarray:
+    """Whether the truth is among the k greatest logits, bool [N]; of equal ones the first counts, as for k = 1."""
+    own = logits[np.arange(len(labels)), labels][:, None]
+    first = np.arange(logits.shape[1]) < labels[:, None]
+    return ((logits > own) | ((logits == own) & first)).sum(axis=1) < k
+
+
+def measures(
+    labels: np.ndarray, logits: np.ndarray, losses: np.ndarray, only: Collection[str] | None = None
+) -> dict[str, Measure]:
+    """The metrics that are one number, for draws of the examples.
 
     Args:
-        labels: int [N], 0 or 1.
-        logits: float32 [N, 2].
-
-    Returns:
-        roc_auc: the probability that an example of class 1 is ranked above one of class 0, ties counted half; pr_auc:
-        average precision, the precision at each found example of class 1, averaged (Davis & Goadrich 2006 on why it is
-        the one to look at when positives are rare). Empty if there are other than two classes, or one doesn't occur.
+        labels: int [N].
+        logits: float [N, classes].
+        losses: float [N].
+        only: Names of those wanted; all that are defined if None.
     """
-    if logits.shape[1] != 2 or len(np.unique(labels)) != 2:
-        return {}
-    # In float64 and not through a softmax, where logits that are far apart would tie.
-    margin = logits[:, 1].astype(np.float64) - logits[:, 0].astype(np.float64)
-    return {
-        "roc_auc": float(roc_auc_score(labels, margin)),
-        "pr_auc": float(average_precision_score(labels, margin)),
+    makers: dict[str, Callable[[], Measure]] = {
+        "accuracy": lambda: mean(logits.argmax(axis=1) == labels),
+        "loss": lambda: mean(losses),
+        **{f"top_{k}": partial(_top, labels, logits, k) for k in tops_of(logits.shape[1])},
+        "ece": lambda: calibration_measure(logits, labels),
     }
+    made = {name: make() for name, make in makers.items() if only is None or name in only}
+    if only is None or {"roc_auc", "pr_auc"} & set(only):
+        ranks = Areas(labels, logits).measures()
+        made |= {name: measure for name, measure in ranks.items() if only is None or name in only}
+    return made
+
+
+def _top(labels: np.ndarray, logits: np.ndarray, k: int) -> Measure:
+    return mean(within(labels, logits, k))
+
+
+def _classes(
+    labels: np.ndarray, predicted: np.ndarray, confusion: np.ndarray, classes: Sequence[str], number: int
+) -> dict[str, Any]:
+    index = np.arange(len(classes))
+    precision, recall, f1, support = (
+        np.asarray(each)
+        for each in precision_recall_fscore_support(labels, predicted, labels=index, zero_division=0.0)  # pyright: ignore[reportArgumentType]
+    )
+    drawn = _drawn_classes(confusion, number)
+    return {
+        name: {
+            "support": int(support[i]),
+            "predicted": int(confusion[:, i].sum()),
+            "correct": int(confusion[i, i]),
+            "precision": float(precision[i]),
+            "recall": float(recall[i]),
+            "f1": float(f1[i]),
+            "intervals": {metric: interval(values[:, i]) for metric, values in drawn.items()},
+        }
+        for i, name in enumerate(classes)
+    }
+
+
+def _drawn_classes(confusion: np.ndarray, number: int) -> dict[str, np.ndarray]:
+    """Precision, recall and F1 of each class, float [draws, classes].
+
+    To draw examples and count them by truth and prediction is to draw the counts from a multinomial distribution.
+    """
+    truth, said = np.nonzero(confusion)
+    cells = confusion[truth, said]
+    counts = np.random.default_rng(SEED).multinomial(cells.sum(), cells / cells.sum(), size=number).astype(np.float64)
+
+    def sums(of: np.ndarray, which: np.ndarray) -> np.ndarray:
+        made = np.zeros((number, len(confusion)))
+        for k in np.unique(of[which]):
+            made[:, k] = counts[:, which & (of == k)].sum(axis=1)
+        return made
+
+    every = np.ones(len(cells), bool)
+    right, support, predicted = sums(truth, truth == said), sums(truth, every), sums(said, every)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {
+            "precision": right / predicted,
+            "recall": right / support,
+            "f1": 2 * right / (support + predicted),
+        }
 
 
 def mcnemar(labels: np.ndarray, candidate: np.ndarray, champion: np.ndarray) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,22 @@ from PIL import Image
 from datasets.errors import CheckpointMismatch, NonFiniteError
 from datasets.schema import Feature
 from tasks import evaluate as stage
-from tasks.artifact import Artifact, Store
+from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json
-from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS, PREDICTIONS, evaluate_weights, predict_split
+from tasks.evaluate import (
+    CONFUSION,
+    LOSS_CURVE,
+    METRICS,
+    MISTAKES,
+    MISTAKES_PAGE,
+    MISTAKES_PICTURE,
+    PREDICTIONS,
+    evaluate_weights,
+    places,
+    predict_split,
+)
 from tasks.request import Request
+from tasks.weights import build_model, save_weights
 
 ROWS = 60
 TRUTH = np.arange(ROWS) % 3
@@ -64,10 +77,57 @@ def test_the_metrics_are_those_of_the_known_answers(
 
 def test_predictions_are_kept_example_by_example(evaluation: tuple[Path, dict[str, Any]]) -> None:
     with np.load(evaluation[0] / PREDICTIONS, allow_pickle=False) as file:
-        np.testing.assert_array_equal(file["predicted"], ANSWERS)
+        assert set(file) == {"logits", "losses"}
         expected = np.zeros((ROWS, 3), np.float32)
         expected[np.arange(ROWS), ANSWERS] = 5.0
         np.testing.assert_allclose(file["logits"], expected)
+        np.testing.assert_allclose(
+            file["losses"], np.where(ANSWERS == TRUTH, np.log(1 + 2 * np.exp(-5.0)), np.log(2 + np.exp(5.0))), rtol=1e-5
+        )
+
+
+def test_the_worst_mistakes_are_kept_with_their_raw_rows(evaluation: tuple[Path, dict[str, Any]]) -> None:
+    rows = read_json(evaluation[0] / MISTAKES)
+    assert sorted((row["file"], row["row"], row["truth"], row["predicted"]) for row in rows) == [
+        ("raw", ROWS + i, toy.CLASSES[TRUTH[i]], "circle") for i in np.flatnonzero(ANSWERS != TRUTH)
+    ]  # fmt: skip
+    assert (evaluation[0] / MISTAKES_PAGE).read_text().count("| raw | ") == 6
+    assert not (evaluation[0] / MISTAKES_PICTURE).exists()
+
+
+def test_facts_hold_every_figure_with_its_interval(evaluation: tuple[Path, dict[str, Any]]) -> None:
+    facts = evaluation[1]
+    assert facts["top_2_correct"] / ROWS == facts["top_2"]
+    low, high = facts["intervals"]["accuracy"]
+    assert low < 0.9 < high
+
+
+def test_slices_are_scored_and_pictures_shown(tmp_path: Path) -> None:
+    columns = toy.pictures()
+    columns["half"] = (np.arange(toy.ROWS) % 2).astype(np.int32)
+    made = toy.dataset(
+        read=toy.reader_of(columns), slices=("half",),
+        features={**toy.dataset().features, "half": Feature("int32", classes=("even", "odd"))},
+    )  # fmt: skip
+    request = toy.request_for(tmp_path, made)
+    records = toy.records_of(request)
+    model = build_model("mlp", made.features["image"], 3, dropout=0.0, seed=0)
+    model.eval()
+
+    def fill(draft: Draft) -> None:
+        save_weights(draft.folder, model, request.dataset)
+        history = [{"step": 0, "loss": 1.0}, {"step": 0, "test_loss": 1.0, "test_accuracy": 0.5}]
+        (draft.folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in history))
+
+    weights = toy.job(request, "fit").commit("weights", fill)
+    job = toy.job(request, "evaluate")
+    folder = job.store.path(evaluate_weights(job, records, weights))
+    metrics = read_json(folder / METRICS)
+    halves = metrics["slices"]["half"]
+    assert {name: row["examples"] for name, row in halves.items()} == {"even": 25, "odd": 25}
+    assert sum(row["correct"] for row in halves.values()) == metrics["correct"]
+    assert Image.open(io.BytesIO((folder / MISTAKES_PICTURE).read_bytes())).format == "PNG"
+    assert not (folder / MISTAKES_PAGE).exists()
 
 
 @pytest.mark.parametrize("name", [LOSS_CURVE, CONFUSION])
@@ -152,3 +212,10 @@ def test_class_names_and_the_model_count_in_the_key(request_: Request) -> None:
     other = replace(request_, dataset=replace(made, features=renamed))
     assert toy.key_parts(stage.evaluate, other) != toy.key_parts(stage.evaluate, request_)
     assert stage.evaluate.code(request_) == ("tasks.models.mlp:build",)
+
+
+def test_classes_are_matched_by_name() -> None:
+    np.testing.assert_array_equal(places(["a", "b", "c"], ("c", "a", "b")), [2, 0, 1])
+    for other in (["a", "b"], ["a", "b", "d"], ["a", "b", "c", "c"]):
+        with pytest.raises(CheckpointMismatch, match="other classes"):
+            places(other, ("a", "b", "c"))

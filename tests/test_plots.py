@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tasks import plots
-from tasks.plots import confusion_matrix, feed_ratios, feed_settings, loss_curve
+from tasks.plots import confusion_matrix, feed_ratios, feed_settings, loss_curve, pictures
 
 
 def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
@@ -107,3 +107,21 @@ def test_ratios_to_peers_stand_on_a_logarithmic_axis_with_spread_and_goal(figure
     assert np.asarray(goal.get_xydata()).tolist() == [[0.9, 0.0]]
     assert [text.get_text() for text in axes.texts] == ["0.95", "120"]
     assert axes.get_title() == "MNIST-sized"
+
+
+def test_pictures_are_shown_as_they_are(figures: list[Figure]) -> None:
+    grey = np.arange(7 * 4 * 5, dtype=np.uint8).reshape(7, 4, 5, 1)
+    content = pictures(grey, [f"${i}$ said" for i in range(7)], across=3)
+    assert np.ptp(shown(content)) > 0
+    drawn = [axes for axes in figures[0].axes if axes.images]
+    assert [axes.get_title() for axes in drawn] == [f"${i}$ said" for i in range(7)]
+    np.testing.assert_array_equal(np.asarray(drawn[6].images[0].get_array()), grey[6, :, :, 0])
+    assert drawn[0].images[0].get_clim() == (0, 255)
+
+
+def test_pictures_of_other_numbers_are_stretched(figures: list[Figure]) -> None:
+    colour = np.random.default_rng(0).normal(0, 9, (1, 3, 3, 3)).astype(np.float32)
+    pictures(np.concatenate([colour, np.ones((1, 3, 3, 3), np.float32)]), ["a", "b"])
+    first, second = (np.asarray(axes.images[0].get_array()) for axes in figures[0].axes if axes.images)
+    assert (first.min(), first.max()) == (0, 1)
+    assert np.ptp(second) == 0

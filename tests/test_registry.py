@@ -53,6 +53,15 @@ def test_a_version_holds_the_weights_and_where_they_came_from(registry: Registry
     registry.store.verify(original)
 
 
+def test_files_are_json_or_bytes(registry: Registry) -> None:
+    assert registry.next() == "v1"
+    made = registry.add(weights(registry.store, "a"), {"card.md": b"# caf\xc3\xa9\n", "decision.json": ["x"]})
+    folder = registry.store.path(made)
+    assert (folder / "card.md").read_bytes() == b"# caf\xc3\xa9\n"
+    assert read_json(folder / "decision.json") == ["x"]
+    assert registry.next() == "v2"
+
+
 def test_versions_are_counted_and_the_same_weights_keep_theirs(registry: Registry) -> None:
     first = add(registry, "a")
     assert [add(registry, name).key for name in "bcdefghij"] == [f"v{i}" for i in range(2, 11)]
