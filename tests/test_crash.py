@@ -181,6 +181,24 @@ def test_killed_twice_in_a_row_with_a_checkpoint_every_step(reference: Reference
     assert digests(again) == digests(reference.summary)
 
 
+@pytest.mark.slow
+def test_of_two_equal_runs_one_takes_over_when_the_other_is_killed(reference: Reference, prepared: Path) -> None:
+    one, other = (start(prepared, *RECIPE, "--checkpoint-every=1") for _ in range(2))
+    by_id = {process.pid: process for process in (one, other)}
+    wait_for(lambda: training(prepared) in by_id and progress(prepared) >= 3, one)
+    first = training(prepared)
+    assert first is not None
+    reached, killed = progress(prepared), time.monotonic()
+    assert kill(by_id.pop(first))
+    (second,) = by_id.values()
+    wait_for(lambda: training(prepared) == second.pid, second)
+    print(f"\nthe other took over {time.monotonic() - killed:.1f} s after the kill")
+    end = finish(second)
+    assert states(end)["fit"] == "resumed"
+    assert end["resumed_from"] >= reached
+    assert digests(end) == digests(reference.summary)
+
+
 @pytest.mark.parametrize("signals", [1, 2])
 def test_sigterm_saves_at_the_next_step_and_a_second_one_stops_at_once(
     reference: Reference, prepared: Path, signals: int

@@ -283,6 +283,13 @@ def body(job, **inputs):
         plan.read_text() == "schema" and fail()
         if entered < 3:
             raise TransientError("not yet")
+    if (meeting := Path(job.request.raw) / "meeting").exists():
+        import time
+        (meeting / job.key).touch()
+        deadline = time.monotonic() + 60
+        while len(list(meeting.iterdir())) < 2:
+            assert time.monotonic() < deadline, "nobody else came"
+            time.sleep(0.01)
     if (slow := Path(job.request.raw) / "slow").exists():
         import time
         time.sleep(0.5)
@@ -308,13 +315,13 @@ class Toy:
     def write(self, text: str) -> None:
         (self.root / "project" / "tasks" / "made.py").write_text(text)
 
-    def run(self) -> Outcome:
+    def run(self, **options: Any) -> Outcome:
         from prefect import flow
 
         module = types.ModuleType("tasks.made")
         exec((self.root / "project" / "tasks" / "made.py").read_text(), module.__dict__)
         stage = Stage("toy", module.body, lambda run: {"seed": run.request.dataset.recipe.seed})
-        run = Run(check("mnist", store=self.store, raw=self.root), sources=Sources(self.root / "project"))
+        run = Run(check("mnist", store=self.store, raw=self.root, **options), sources=Sources(self.root / "project"))
 
         @flow(name="toy", persist_result=False)
         def work() -> None:
@@ -438,7 +445,7 @@ def test_a_store_is_moved_and_everything_is_still_cached(toy: Toy) -> None:
     first = toy.run()
     toy.store.rename(toy.root / "moved")
     toy.store = toy.root / "moved"
-    assert toy.run() == replace(first, state="cached", seconds=pytest.approx(0, abs=1e9))
+    assert toy.run() == replace(first, state="cached", because=(), seconds=pytest.approx(0, abs=1e9))
     assert toy.entered == 1
 
 
@@ -456,6 +463,34 @@ def test_two_threads_that_want_the_same_make_it_once(toy: Toy) -> None:
     assert toy.entered == 1
     assert sorted(outcome.state for outcome in outcomes) == ["cached", "ran"]
     assert outcomes[0].artifact == outcomes[1].artifact
+
+
+def test_what_differs_is_made_side_by_side(toy: Toy) -> None:
+    (toy.root / "meeting").mkdir()  # each body waits for the other's
+    outcomes: list[Outcome] = []
+    threads = [
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(lambda seed=seed: outcomes.append(toy.run(seed=seed)),)
+        )
+        for seed in (1, 2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [outcome.state for outcome in outcomes] == ["ran", "ran"]
+    assert len({outcome.key for outcome in outcomes}) == 2
+
+
+def test_a_retry_runs_again_only_what_its_first_try_did_not_come_to(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`refresh` is asked for once a run, not once a try; see `cache.came_here_before`."""
+    from tasks import cache
+
+    monkeypatch.setattr("tasks.request.STAGES", ("toy",))
+    assert (toy.run().state, toy.entered) == ("ran", 1)
+    assert (toy.run(refresh="toy").state, toy.entered) == ("ran", 2)
+    monkeypatch.setattr(cache, "came_here_before", lambda name: name == "toy mnist")
+    assert (toy.run(refresh="toy").state, toy.entered) == ("cached", 2)
 
 
 PROCESS = """
