@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -50,6 +51,26 @@ class Nightly:
                 "there is no such time zone", parameter="timezone", got=repr(self.timezone),
                 expected="an IANA name such as Europe/Berlin",
             ) from error  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions by the clock: `Predictions("/data/{date}.csv", "/data/scores-{date}.parquet", Nightly("0 5 * * *"))`.
+
+    Attributes:
+        raw: Raw file or folder; `{date}` stands for the day of the run, such as 2026-11-30.
+        out: Parquet file to write; `{date}` likewise.
+        nightly: When.
+    """
+
+    raw: str
+    out: str
+    nightly: Nightly = dataclasses.field(default_factory=Nightly)
+
+    def __post_init__(self) -> None:
+        for name in ("raw", "out"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ParameterError(f"{name} is a path", parameter=name, got=repr(getattr(self, name)))
 
 
 def _is_valid(item: str, field: str, low: int, high: int) -> bool:

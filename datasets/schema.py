@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from datasets.checks import check_float, check_int
 from datasets.errors import ParameterError, SchemaError
+from datasets.feature import Feature, in_batches
 from datasets.gate import Gate
-from datasets.nightly import Nightly
+from datasets.nightly import Nightly, Predictions
 from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe
 from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, looks_at_one_row, names_of
 from datasets.validation import Validation
@@ -19,11 +21,11 @@ from datasets.validation import Validation
 __all__ = [
     "MOST_SEED", "OPTIMIZERS", "RECIPE_FIELDS", "SCHEDULES", "Block", "ByFraction", "ByHash", "ByTime", "Columns",
     "Dataset", "Feature", "Files", "Gate", "Nightly", "RawFile", "Reader", "Recipe", "Rows", "Source", "Splits",
-    "Validation", "check_float", "check_int",
+    "Validation", "check_float", "check_int", "in_batches",
 ]  # fmt: skip
 
 Columns = dict[str, np.ndarray]
-"""One array a feature, all with the same leading dimension: [rows, *feature.shape]."""
+"""One array a feature, all with the same leading dimension: [rows, *feature.shape]; a `Ragged` where lengths vary."""
 
 
 @dataclass(frozen=True)
@@ -43,40 +45,6 @@ class Block:
 
 Reader = Callable[[Path], Iterator[Block]]
 """From a folder of raw files to blocks, in the same order every time."""
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One column of an example.
-
-    Attributes:
-        dtype: NumPy name, such as "uint8" or "float32".
-        shape: Of one example, without the batch dimension.
-        low: Least value allowed, if any.
-        high: Greatest value allowed, if any.
-        classes: Names by index, for a label; the values are then 0 ... len(classes) - 1.
-    """
-
-    dtype: str
-    shape: tuple[int, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    classes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        try:
-            kind = np.dtype(self.dtype).kind
-        except TypeError:
-            kind = "none"
-        if kind not in "iufb":
-            raise SchemaError("a feature holds numbers", got=self.dtype, expected="an int, uint, float or bool dtype")
-        if any(type(n) is not int or n < 1 for n in self.shape):
-            raise SchemaError("a feature's shape is made of whole numbers above 0", got=self.shape)
-
-    @property
-    def bounds(self) -> tuple[float | None, float | None]:
-        """Least and greatest value allowed; None where there is no limit."""
-        return (0, len(self.classes) - 1) if self.classes else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -144,6 +112,8 @@ class Dataset:
         slices: Columns by whose values the test split is also evaluated part by part.
         licence: Of the data, for the model's card.
         nightly: When `train/<name>` runs by itself while `make serve` is up; None for never.
+        transforms: By feature, what the train split decides about how the model sees it (see `datasets/transforms.py`).
+        predictions: What `predict/<name>` predicts by itself while `make serve` is up; None for nothing.
     """
 
     about: str
@@ -160,22 +130,30 @@ class Dataset:
     gate: Gate = field(default_factory=Gate)
     slices: tuple[str, ...] = ()
     licence: str = ""
+    transforms: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Predictions | None = None
 
     def __post_init__(self) -> None:
         for role in (self.inputs, self.label):
-            if role not in self.features:
+            if role not in self.features and (role == self.label or role not in self.transforms):
                 raise SchemaError(f"feature {role!r} isn't declared", got=", ".join(self.features), expected=role)
-        if not self.features[self.label].classes:
+        if self.transforms:
+            from datasets.transforms import check_transforms  # which is about datasets and features
+
+            check_transforms(self)
+        if not self.features[self.label].classes and self.label not in self.transforms:
             raise SchemaError("the label has no classes", field=self.label, cure="Feature(..., classes=(...))")
         weights, classes = self.recipe.class_weights, self.features[self.label].classes
-        if isinstance(weights, tuple) and len(weights) != len(classes):
+        if isinstance(weights, tuple) and classes and len(weights) != len(classes):
             raise ParameterError(
                 "class_weights has another length than the label has classes", parameter="class_weights",
                 got=len(weights), expected=len(classes),
             )  # fmt: skip
+        _check_lengths(self)
         _check_splits(self.splits, self.features)
         _check_slices(self.slices, self.features)
-        self.gate.check(len(classes), self.slices)
+        if self.label not in self.transforms:  # else its classes aren't known yet
+            self.gate.check(len(classes), self.slices)
         if self.by_file and not looks_at_one_row(self.splits):
             raise SchemaError(
                 "files can't be converted one by one: a row's split depends on the other rows", got=self.splits,
@@ -196,6 +174,17 @@ def _check_slices(slices: tuple[str, ...], features: Mapping[str, Feature]) -> N
             raise SchemaError(
                 "slices are by one whole number each", field=name, got=f"{feature.dtype}{list(feature.shape)}",
                 expected="an int or bool dtype of shape ()",
+            )  # fmt: skip
+
+
+def _check_lengths(dataset: Dataset) -> None:
+    seen = {dataset.inputs, dataset.label, *dataset.transforms, *columns_of(dataset.splits)}
+    for name in sorted(seen & set(dataset.features)):
+        if dataset.features[name].varies:
+            raise SchemaError(
+                "no batch can be made of examples that have lengths of their own", field=name,
+                got=dataset.features[name], expected="one shape for all examples",
+                cure='Feature("uint8", (n,)) for text, which is then padded with zeros; lists are padded by the reader',
             )  # fmt: skip
 
 

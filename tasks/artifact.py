@@ -57,12 +57,14 @@ class Draft:
         folder: Put files here.
         facts: JSON, part of the digest: only what is the same whenever the same thing is made again.
         provenance: JSON, not part of the digest: times, versions, measurements.
+        sealed: SHA-256 by name of files that are synced, and hashed since they were written: neither is done again.
     """
 
     def __init__(self, folder: Path, provenance: dict[str, Any]) -> None:
         self.folder = folder
         self.facts: dict[str, Any] = {}
         self.provenance = provenance
+        self.sealed: dict[str, str] = {}
 
 
 class Store:
@@ -192,7 +194,10 @@ class Store:
         if (draft.folder / MANIFEST).exists():
             raise StoreError("a file of an artifact has the manifest's name", got=MANIFEST, cure="another name")
         files = {
-            name: {"sha256": sha256_file(draft.folder / name), "bytes": (draft.folder / name).stat().st_size}
+            name: {
+                "sha256": draft.sealed.get(name) or sha256_file(draft.folder / name),
+                "bytes": (draft.folder / name).stat().st_size,
+            }
             for name in sorted(_files(draft.folder))
         }
         content = {"kind": kind, "dataset": dataset, "files": files, "facts": draft.facts}
@@ -204,7 +209,7 @@ class Store:
             "provenance": draft.provenance,
         }
         manifest["seal"] = _seal_of(manifest)
-        fsync_tree(draft.folder)
+        fsync_tree(draft.folder, {draft.folder / name for name in draft.sealed})
         write_json(draft.folder / MANIFEST, manifest)
         return Artifact(kind, dataset, key, manifest["digest"])
 

@@ -58,7 +58,7 @@ class BlockCache:
             if (old := self._record_in[slot]) >= 0:
                 self._slot_of[old] = -1
             self._record_in[slot] = -1  # until it is whole
-            for name, values in block.items():
-                self._arrays[name][slot * self._rows_per_record :][: len(values)] = values
+            for name, room in self._arrays.items():
+                room[slot * self._rows_per_record :][: len(block[name])] = block[name]
             self._record_in[slot], self._slot_of[record] = record, slot
         self._next = int(free[-1] + 1) % self._slots

@@ -49,7 +49,7 @@ def on_dask(workers: int, address: str | None) -> Iterator[Submit]:
         from prefect_dask.task_runners import DaskTaskRunner
     except ImportError as error:
         raise _absent("dask", error) from error
-    here = {"n_workers": workers, "threads_per_worker": 1, "host": HERE, "dashboard_address": None}
+    here = {"n_workers": workers, "threads_per_worker": 1, "host": HERE, "dashboard_address": "127.0.0.1:0"}
     runner = DaskTaskRunner(address=address) if address else DaskTaskRunner(cluster_kwargs=here)
     with runner:
         try:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from datasets.errors import ContractError, GristmillError, SchemaError
-from datasets.schema import Columns, Feature
+from datasets.schema import Columns, Feature, in_batches
 
 Shape = tuple[int | None, ...]
 """Expected shape; None stands for any size."""
@@ -41,7 +41,7 @@ def check_batch(
 
     Args:
         batch: One array a feature, [batch_size, *feature.shape], of exactly the feature's dtype.
-        features: What the batch holds, no more and no fewer.
+        features: What the batch holds, no more and no fewer; those of varying lengths are in no batch.
         batch_size: Rows of every column.
         step: For the message only.
         ids: Id of the record in each row, for the message only.
@@ -50,6 +50,7 @@ def check_batch(
         ContractError: The keys, the kind of a column (a list isn't an array), a shape or a dtype is another.
         SchemaError: A value is NaN, infinite, outside the feature's bounds, or doesn't fit the device's 32 bits.
     """
+    features = in_batches(features)
     if batch.keys() != features.keys():
         raise ContractError(
             "the batch has other columns than the dataset states",
@@ -175,6 +176,7 @@ def batch_contract(where: str, batch: Mapping[str, Any], features: Mapping[str, 
     Raises:
         ContractError: A key, rank, shape or dtype (as it is on the device) is another.
     """
+    features = in_batches(features)
     if batch.keys() != features.keys():
         raise ContractError(
             f"{where}: the batch has other columns", got=", ".join(sorted(batch)), expected=", ".join(sorted(features))

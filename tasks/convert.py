@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from datasets.errors import SplitError
+from datasets.readers.ignored import noting
 from datasets.schema import Block, Dataset
 from datasets.splits import Files, Rows, names_of
 from tasks.artifact import Artifact, Draft
@@ -31,14 +33,19 @@ def convert_raw(job: Job, raw: Artifact) -> Artifact:
     dataset, folder = job.request.dataset, job.store.path(raw)
 
     def fill(draft: Draft) -> None:
+        # Not in the facts: a file that isn't data must not make other records
+        ignored = Counter(job.store.manifest(raw)["provenance"].get("notes", {}).get("ignored", {}))
         with bar(job.stage, None, "examples") as progress:
             if dataset.by_file:
                 dealt = convert_files(job, raw, draft.folder, progress)
             else:
                 drawn = drawn_over(dataset, dataset.read(folder))
-                dealt = deal(dataset, _counted(dataset.read(folder), progress), draft.folder, drawn)
+                with noting(ignored):
+                    dealt = deal(dataset, _counted(dataset.read(folder), progress), draft.folder, drawn)
+        job.notes["ignored"] = dict(sorted(ignored.items()))
         _check_aside(dataset, dealt, draft)
         _check_counts(dataset, dealt)
+        draft.sealed = dealt.digests
         draft.facts = {
             "splits": {
                 split: {"rows": _rows_of(dealt, split), "shards": dealt.shards[split]}
@@ -86,7 +93,11 @@ def _check_counts(dataset: Dataset, dealt: Dealt) -> None:
 def _layout(dataset: Dataset) -> dict[str, Any]:
     """What of the features decides the bytes: bounds and class names don't."""
     return {
-        name: {"dtype": np.dtype(feature.dtype).str, "shape": list(feature.shape)}
+        name: {
+            "dtype": np.dtype(feature.dtype).str,
+            "shape": list(feature.shape),
+            **({"of": feature.of} if feature.of else {}),
+        }
         for name, feature in dataset.features.items()
     }
 

@@ -17,7 +17,7 @@ from datasets.splits import ByFraction, columns_of, draw, names_of, rows_of
 from tasks.durable import write_json
 from tasks.quarantine import Quarantine
 from tasks.record_layout import Layout
-from tasks.records import ShardWriter
+from tasks.shard_writer import ShardWriter
 
 ROWS_PER_RECORD = 256
 ORIGIN = "origin.json"
@@ -45,8 +45,15 @@ class Dealt:
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the shards by name, which were synced and hashed when they were closed."""
+        return {shard["name"]: shard["sha256"] for shards in self.shards.values() for shard in shards}
 
-def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndarray | None = None) -> Dealt:
+
+def deal(
+    dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndarray | None = None, *, beside: bool = True
+) -> Dealt:  # fmt: skip
     """Writes the rows of every split, in the order of the blocks, which are read once; a split may stay empty.
 
     Args:
@@ -54,6 +61,7 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
         blocks: Of its reader.
         folder: Gets the shards, `origin.json`, and `quarantine.jsonl` if a row is set aside.
         drawn: What `drawn_over` gave.
+        beside: As `ShardWriter`.
 
     Raises:
         SchemaError: Columns don't fit the features, or one that decides the split is missing.
@@ -79,8 +87,9 @@ def deal(dataset: Dataset, blocks: Iterable[Block], folder: Path, drawn: np.ndar
                     continue
                 if split not in writers:
                     made = ShardWriter(
-                        folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD, rows_per_shard=rows_per_shard
-                    )
+                        folder, split, dataset.features, rows_per_record=ROWS_PER_RECORD,
+                        rows_per_shard=rows_per_shard, beside=beside,
+                    )  # fmt: skip
                     writers[split] = stack.enter_context(made)
                 note_origin(dealt.origins[split], block.file, block.row, at)
                 _write(writers[split], {name: _taken(c, at) for name, c in block.columns.items()}, split, block, at)

@@ -34,9 +34,13 @@ class Contents:
 
     def add(self, split: str, inputs: np.ndarray, labels: np.ndarray) -> None:
         """Adds rows of a split, in order: inputs [rows, *shape], labels whole numbers [rows]."""
+        self.add_hashed(split, fingerprints(inputs), labels)
+
+    def add_hashed(self, split: str, hashes: np.ndarray, labels: np.ndarray) -> None:
+        """Adds rows of a split, in order, whose inputs are hashed already: uint64 [rows, 2]."""
         if split not in self.splits:
             self.splits.append(split)
-        self._hashes.append(fingerprints(inputs))
+        self._hashes.append(hashes)
         self._labels.append(labels.astype(np.int64))
         self._of.append(np.full(len(labels), self.splits.index(split), np.uint8))
 

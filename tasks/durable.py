@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -78,12 +79,12 @@ def fsync_dir(folder: Path) -> None:
         os.close(descriptor)
 
 
-def fsync_tree(folder: Path) -> None:
-    """Makes every file below `folder`, and every name in it, survive a power cut; links aren't followed."""
+def fsync_tree(folder: Path, synced: Collection[Path] = ()) -> None:
+    """Makes every name below `folder` and every file but `synced` survive a power cut; links aren't followed."""
     for base, _, names in os.walk(folder, topdown=False, onerror=_reraise):
         for name in names:
             path = Path(base, name)
-            if path.is_file() and not path.is_symlink():
+            if path.is_file() and not path.is_symlink() and path not in synced:
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
                     os.fsync(descriptor)

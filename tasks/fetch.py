@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Any
 
 from datasets import FOLDER
 from datasets.errors import FetchError, GristmillError, ParameterError
+from datasets.readers.ignored import noting
 from datasets.schema import RawFile, Source
 from tasks.artifact import MANIFEST, Artifact, Draft, Store
 from tasks.download import Progress, copy_file, copy_local, digest_of, fetch_file, pinned
@@ -35,8 +37,10 @@ def fetch_raw(job: Job) -> Artifact:
     source = job.request.dataset.source
 
     def fill(draft: Draft) -> None:
-        with bar(job.stage, sum(file.bytes for file in source.files) or None, "bytes") as progress:
+        ignored: Counter[str] = Counter()
+        with bar(job.stage, sum(file.bytes for file in source.files) or None, "bytes") as progress, noting(ignored):
             files = list(_placed(job, draft.folder, progress))
+        job.notes["ignored"] = dict(ignored)
         if source.unpack:
             unpack(draft.folder, [file.name for file in files])
         draft.facts = {"files": {file.name: file.sha256 for file in files}}
@@ -55,6 +59,8 @@ def prepared(dataset: str, **parameters: Any) -> Request:  # noqa: ANN401 - see 
         TransientError: An object store had trouble.
     """
     request = check(dataset, **parameters)
+    if request.parallel.processes == 1:  # else each process looks for itself
+        request.parallel.check_devices()
     source, folder = request.dataset.source, local_folder(request)
     if folder is not None:
         pattern = source.pattern or (ALL if source.generate else None)

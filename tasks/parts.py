@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import ArtifactDamaged, NoRecordsError, SchemaError
+from datasets.readers.cores import one_core
 from datasets.schema import Block, Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN, Dealt, deal
@@ -86,8 +87,11 @@ def make(
             alone = draft.folder / "raw"
             (alone / part.name).parent.mkdir(parents=True)
             (alone / part.name).symlink_to(raw / part.name)
-            dealt = deal(dataset, _of_one_file(dataset, alone, part.name), draft.folder)
+            # Where files are converted side by side, each core has a reader and a writer already
+            with one_core():
+                dealt = deal(dataset, _of_one_file(dataset, alone, part.name), draft.folder, beside=False)
             shutil.rmtree(alone)
+            draft.sealed = dealt.digests
             draft.facts = {name: value for name, value in asdict(dealt).items() if name != "origins"}
 
         provenance = {"stage": KIND, "components": part.components}

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from datasets.errors import SchemaError
+from datasets.ragged import Ragged
 from datasets.schema import Block, Feature
 from datasets.validation import Validation
 
@@ -26,6 +27,20 @@ def bad_values(column: np.ndarray, feature: Feature) -> np.ndarray:
         bad |= False if low is None else column < low
         bad |= False if high is None else column > high
     return bad
+
+
+def bad_rows(column: np.ndarray | Ragged, feature: Feature) -> np.ndarray:
+    """Rows of a column that hold a value out of range or not finite, in order."""
+    if isinstance(column, Ragged):
+        return column.rows_of(np.flatnonzero(bad_values(column.values, feature)))
+    bad = bad_values(column, feature)
+    return np.flatnonzero(bad.reshape(len(column), -1).any(axis=1)) if bad.any() else np.zeros(0, np.int64)
+
+
+def first_bad(column: np.ndarray | Ragged, feature: Feature, row: int) -> Any:  # noqa: ANN401 - a number
+    """The first such value of a row."""
+    values = np.asarray(column[row]).reshape(-1)
+    return values[bad_values(values, feature)][0].item()
 
 
 class Quarantine:
@@ -61,9 +76,12 @@ class Quarantine:
             column = block.columns.get(name)
             if column is None or column.dtype.kind not in "iufb":  # the writer refuses the whole block
                 continue
-            bad = bad_values(column, feature).reshape(rows, -1)
-            for row in np.flatnonzero(bad.any(axis=1) & ~found).tolist():
-                value = column[row].reshape(-1)[bad[row]][0].item()
+            if feature.of:  # every text is allowed
+                continue
+            for row in bad_rows(column, feature).tolist():
+                if found[row]:
+                    continue
+                value = first_bad(column, feature, row)
                 low, high = feature.bounds
                 self.put(block.file, block.row + row, name, value, f"finite, {low} to {high}", _reason(value))
                 found[row] = True

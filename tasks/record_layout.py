@@ -9,29 +9,48 @@ from typing import Any
 import numpy as np
 
 from datasets.errors import SchemaError
+from datasets.ragged import Ragged
 from datasets.schema import Columns, Feature
+
+LENGTH = np.dtype("<u4")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of some features lie in a record."""
+    """How the rows of some features lie in a record.
+
+    Attributes:
+        names: Of the features of fixed shape, in the order of the record.
+        dtypes: Theirs, little-endian.
+        shapes: Theirs.
+        ragged: Names, dtypes and kinds of the features whose examples have lengths of their own; they come after.
+    """
 
     names: tuple[str, ...]
     dtypes: tuple[np.dtype[Any], ...]
     shapes: tuple[tuple[int, ...], ...]
+    ragged: tuple[tuple[str, np.dtype[Any], str], ...] = ()
 
     @classmethod
     def of(cls, features: Mapping[str, Feature]) -> Layout:
         """The layout for these features; their order in the mapping doesn't matter."""
         if not features:
             raise SchemaError("a dataset has at least one feature")
-        names = tuple(sorted(features))
-        dtypes = tuple(np.dtype(features[name].dtype).newbyteorder("<") for name in names)
-        return cls(names, dtypes, tuple(tuple(features[name].shape) for name in names))
+        dtypes = {name: np.dtype(feature.dtype).newbyteorder("<") for name, feature in features.items()}
+        names = tuple(sorted(name for name in features if not features[name].varies))
+        ragged = tuple((name, dtypes[name], features[name].of) for name in sorted(features) if name not in names)
+        return cls(
+            names, tuple(dtypes[name] for name in names), tuple(tuple(features[name].shape) for name in names), ragged
+        )
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All names."""
+        return (*self.names, *(name for name, _, _ in self.ragged))
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
+        """Bytes of a row, but for what varies in length."""
         return sum(d.itemsize * int(np.prod(s, dtype=np.int64)) for d, s in zip(self.dtypes, self.shapes, strict=True))
 
     def check(self, columns: Columns, row: int) -> int:
@@ -41,44 +60,75 @@ class Layout:
             SchemaError: A column is missing, unknown, or has another dtype, shape or length than it should; `row` is
                 the split's index of the block's first row.
         """
-        if set(columns) != set(self.names):
-            missing, unknown = set(self.names) - set(columns), set(columns) - set(self.names)
+        if set(columns) != set(self.every):
+            missing, unknown = set(self.every) - set(columns), set(columns) - set(self.every)
             raise SchemaError(
                 "a block has other columns than the dataset has features", row=row,
                 missing=", ".join(sorted(missing)) or None, unknown=", ".join(sorted(unknown)) or None,
             )  # fmt: skip
-        length = None
         for name, dtype, shape in zip(self.names, self.dtypes, self.shapes, strict=True):
             values = columns[name]
-            got = f"{getattr(values, 'dtype', type(values).__name__)} {list(getattr(values, 'shape', []))}"
-            wanted = f"{dtype} [rows{''.join(f', {n}' for n in shape)}]"
-            if (
-                not isinstance(values, np.ndarray)
-                or values.dtype != dtype
-                or values.shape[1:] != shape
-                or not values.ndim
-            ):
-                raise SchemaError("a column isn't what its feature says", field=name, got=got, expected=wanted, row=row)
-            length = len(values) if length is None else length
-            if len(values) != length:
+            fits = isinstance(values, np.ndarray) and values.dtype == dtype and values.ndim
+            if not fits or values.shape[1:] != shape:
+                got = f"{getattr(values, 'dtype', type(values).__name__)} {list(getattr(values, 'shape', []))}"
+                raise _other(name, got, f"{dtype} [rows{''.join(f', {n}' for n in shape)}]", row)
+        for name, dtype, of in self.ragged:
+            values = columns[name]
+            if not isinstance(values, Ragged) or values.dtype != dtype or values.of != of:
+                raise _other(name, repr(values)[:200], f"Ragged of {of or dtype}", row)
+            if len(values) and values.lengths.max() > np.iinfo(LENGTH).max:
+                raise _other(name, f"an example of {values.lengths.max()} values", "less than 2**32", row)
+        first, *others = self.every
+        for name in others:
+            if len(columns[name]) != len(columns[first]):
                 raise SchemaError(
-                    "columns of one block differ in length", field=name, got=len(values),
-                    expected=f"{length}, as {self.names[0]}", row=row,
+                    "columns of one block differ in length", field=name, got=len(columns[name]),
+                    expected=f"{len(columns[first])}, as {first}", row=row,
                 )  # fmt: skip
-        return length or 0
+        return len(columns[first])
 
-    def encode(self, columns: Columns, start: int, stop: int) -> list[bytes]:
-        """Gives the rows start <= i < stop as pieces of one record."""
-        return [columns[name][start:stop].tobytes() for name in self.names]
+    def encode(self, columns: Columns, start: int, stop: int) -> list[Any]:
+        """Gives the rows start <= i < stop as pieces of one record; they may be views of the columns.
 
-    def decode(self, raw: bytes) -> tuple[int, Columns]:
-        """Gives the rows of one record, as views of `raw`; the reverse of `encode`."""
-        rows, rest = divmod(len(raw), self.row_bytes)
-        if rest:
-            raise ValueError(f"{len(raw)} bytes aren't a whole number of rows of {self.row_bytes} bytes")
-        columns, at = {}, 0
+        Records grow by joining the pieces of each place: [a0 + a1, b0 + b1, ...] is the record of both.
+        """
+        pieces: list[Any] = [np.ascontiguousarray(columns[name][start:stop]) for name in self.names]
+        for name, _, _ in self.ragged:
+            some: Any = columns[name][start:stop]
+            pieces += [some.lengths.astype(LENGTH), np.ascontiguousarray(some.values)]
+        return pieces
+
+    def decode(self, raw: bytes, rows: int) -> Columns:
+        """Gives the rows of one record, as views of `raw`; the reverse of `encode`.
+
+        Raises:
+            ValueError: It isn't of so many rows.
+        """
+        columns: dict[str, Any] = {}
+        at = rows * self.row_bytes
+        if len(raw) < at or (len(raw) > at and not self.ragged):
+            raise ValueError(f"{len(raw)} bytes instead of {rows} rows of {self.row_bytes} bytes")
+        at = 0
         for name, dtype, shape in zip(self.names, self.dtypes, self.shapes, strict=True):
             count = rows * int(np.prod(shape, dtype=np.int64))
             columns[name] = np.frombuffer(raw, dtype, count, at).reshape(rows, *shape)
             at += count * dtype.itemsize
-        return rows, columns
+        for name, dtype, of in self.ragged:
+            lengths = np.frombuffer(raw, LENGTH, rows, at)
+            at += lengths.nbytes
+            values = np.frombuffer(raw, dtype, int(lengths.sum(dtype=np.int64)), at)
+            at += values.nbytes
+            columns[name] = Ragged.of_lengths(values, lengths, of)
+        if at != len(raw):
+            raise ValueError(f"{len(raw)} bytes instead of the {at} that its lengths say")
+        return columns
+
+
+def _other(name: str, got: str, expected: str, row: int) -> SchemaError:
+    return SchemaError("a column isn't what its feature says", field=name, got=got, expected=expected, row=row)
+
+
+def joined(name: str, parts: list[Columns]) -> Any:  # noqa: ANN401 - an array, or a Ragged
+    """A column of several blocks."""
+    columns: list[Any] = [part[name] for part in parts]
+    return Ragged.joined(columns) if isinstance(columns[0], Ragged) else np.concatenate(columns)

@@ -1,10 +1,11 @@
-"""Splits on disk: blocks of rows, column by column, in ArrayRecord shards.
+"""Splits on disk: blocks of rows, column by column, in ArrayRecord shards. `shard_writer.py` writes them.
 
 One record holds `rows_per_record` rows: each feature's values for all of them, one feature after the other in the
 *alphabetical order of the features' names*, little-endian, in C order, without header or padding. So the bytes don't
 depend on the order in which a caller names the features, and with `rows_per_record=1` a record is a packed struct
-that any ArrayRecord reader can take apart with `np.frombuffer`. Records aren't compressed: with blocks of rows,
-zstd makes writing 8 times and reading 4 times slower, which costs more than the disk it saves.
+that any ArrayRecord reader can take apart with `np.frombuffer`. Features whose examples have lengths of their own lie
+behind these, again by name: the lengths of all rows as uint32, then all their values. Records aren't compressed: with
+blocks of rows, zstd makes writing 8 times and reading 4 times slower, which costs more than the disk it saves.
 
 Shards are called `<split>-00000-of-00003.array_record`. Where a writer made them all, all but the last hold the same
 number of rows, so a row's record is a division away. Shards of several writers, a raw file each, may follow one another
@@ -14,27 +15,21 @@ too; the last record of each may then be short.
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
-from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SplitError, StoreError
-from datasets.schema import Columns, Feature, check_int
+from datasets.errors import ArtifactDamaged, DataFormatError
+from datasets.schema import Columns, Feature, check_int, in_batches
 from tasks.block_cache import BlockCache
-from tasks.durable import fsync_dir, sha256_file
-from tasks.record_layout import Layout
+from tasks.durable import sha256_file
+from tasks.record_layout import Layout, joined
 
-MAX_RECORDS = 4096  # of a shard: ArrayRecord finds a record in time linear in their number
-_WRITER_OPTIONS = "group_size:1,uncompressed"
 _READER_OPTIONS: dict[str, Any] = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 1 << 15}
 
 
@@ -55,170 +50,6 @@ class Shard:
     bytes: int
 
 
-class ShardWriter:
-    """Writes one split; several may be open at once, so that one pass over the raw data fills every split.
-
-    Nothing has its final name before `finish`: a killed writer leaves only names that end in `.partial`, and the next
-    writer of the same split removes them.
-
-    Example:
-        >>> with ShardWriter(folder, "train", features) as writer:  # doctest: +SKIP
-        ...     for block in blocks:
-        ...         writer.write(block)
-        ...     shards = writer.finish()
-    """
-
-    def __init__(
-        self, folder: Path, split: str, features: Mapping[str, Feature], *,
-        rows_per_record: int = 256, rows_per_shard: int = 65536,
-    ) -> None:  # fmt: skip
-        check_sizes(rows_per_record, rows_per_shard)
-        if not re.fullmatch(r"[A-Za-z0-9_]+", split):
-            raise ParameterError("a split's name is made of letters, digits and _", got=repr(split))
-        self._folder, self._split, self._layout = folder, split, Layout.of(features)
-        self._rows_per_record, self._rows_per_shard = rows_per_record, rows_per_shard
-        self._rows = 0  # taken in so far
-        self._pending: list[list[bytes]] = []
-        self._pending_rows = 0
-        self._shards: list[Shard] = []  # with the names that they have while they are partial
-        self._writer: Any = None
-        self._shard_rows = 0
-        folder.mkdir(parents=True, exist_ok=True)
-        self._remove(partial_only=False)
-
-    def __enter__(self) -> ShardWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Drops what is partial, if `finish` wasn't reached."""
-        if self._writer is not None:
-            with suppress(Exception):  # the block is being left because of the error that matters
-                self._writer.close()
-            self._writer = None
-        self._remove(partial_only=True)
-
-    def write(self, columns: Columns) -> None:
-        """Takes the next rows of the split, as many as there are.
-
-        Raises:
-            SchemaError: They don't fit the features.
-            StoreError: The disk is full or fails.
-        """
-        length = self._layout.check(columns, self._rows)
-        start = 0
-        while start < length:
-            stop = min(length, start + self._rows_per_record - self._pending_rows)
-            self._pending.append(self._layout.encode(columns, start, stop))
-            self._pending_rows += stop - start
-            start = stop
-            if self._pending_rows == self._rows_per_record:
-                self._flush_record()
-        self._rows += length
-
-    def finish(self) -> list[Shard]:
-        """Closes, checks and names the shards.
-
-        Raises:
-            SplitError: No row was written.
-            StoreError: The disk is full or fails.
-        """
-        if self._pending_rows:
-            self._flush_record()
-        if self._writer is not None:
-            self._close_shard()
-        if not self._shards:
-            raise SplitError(f"split {self._split!r} has no rows", split=self._split)
-        named = []
-        for index, shard in enumerate(self._shards):
-            name = f"{self._split}-{index:05d}-of-{len(self._shards):05d}.array_record"
-            (self._folder / shard.name).replace(self._folder / name)
-            named.append(Shard(name, shard.rows, shard.sha256, shard.bytes))
-        fsync_dir(self._folder)
-        return named
-
-    def _flush_record(self) -> None:
-        parts = [piece for feature in zip(*self._pending, strict=True) for piece in feature]
-        try:
-            if self._writer is None:
-                self._writer = array_record_module.ArrayRecordWriter(str(self._partial()), _WRITER_OPTIONS)
-            self._writer.write(b"".join(parts))
-        except Exception as error:
-            raise StoreError("a shard can't be written", file=str(self._partial()), reason=str(error)) from error
-        self._shard_rows += self._pending_rows
-        self._pending, self._pending_rows = [], 0
-        if self._shard_rows == self._rows_per_shard:
-            self._close_shard()
-
-    def _close_shard(self) -> None:
-        path = self._partial()
-        try:
-            writer, self._writer = self._writer, None
-            writer.close()
-            _sync(path)
-            digest, size = sha256_file(path), path.stat().st_size
-        except Exception as error:
-            raise StoreError("a shard can't be written", file=str(path), reason=str(error)) from error
-        shard = Shard(path.name, self._shard_rows, digest, size)
-        _close(_open(path, shard, self._rows_per_record))
-        self._shards.append(shard)
-        self._shard_rows = 0
-
-    def _partial(self) -> Path:
-        return self._folder / f"{self._split}-{len(self._shards):05d}.partial"
-
-    def _remove(self, *, partial_only: bool) -> None:
-        number = "[0-9]" * 5
-        patterns = [f"{self._split}-{number}.partial", f"{self._split}-{number}-of-{number}.array_record"]
-        for pattern in patterns[: 1 if partial_only else 2]:
-            for path in self._folder.glob(pattern):
-                path.unlink()
-
-
-def write_shards(
-    folder: Path, split: str, blocks: Iterable[Columns], features: Mapping[str, Feature], *,
-    rows_per_record: int = 256, rows_per_shard: int = 65536,
-) -> list[Shard]:  # fmt: skip
-    """Writes a split as ArrayRecord shards; the same rows give the same bytes however they are cut into blocks.
-
-    Args:
-        folder: Where the shards go; shards of the same split in it are replaced.
-        split: Name of the split.
-        blocks: Rows in order, any number in each block.
-        features: What a row is made of.
-        rows_per_record: 1 for records that other ArrayRecord readers take apart row by row.
-        rows_per_shard: A multiple of `rows_per_record`.
-
-    Raises:
-        ParameterError: The sizes don't fit each other.
-        SchemaError: A block doesn't fit the features; says field, got, expected and row.
-        SplitError: There are no rows.
-        StoreError: The disk is full or fails.
-    """
-    with ShardWriter(folder, split, features, rows_per_record=rows_per_record, rows_per_shard=rows_per_shard) as writer:
-        for block in blocks:
-            writer.write(block)
-        return writer.finish()
-
-
-def check_sizes(rows_per_record: int, rows_per_shard: int) -> None:
-    """Raises ParameterError unless shards of that size can hold, and quickly find, records of that size."""
-    check_int("rows_per_record", rows_per_record, 1)
-    check_int("rows_per_shard", rows_per_shard, 1)
-    if rows_per_shard % rows_per_record:
-        raise ParameterError(
-            "rows_per_shard isn't a multiple of rows_per_record", got=rows_per_shard,
-            expected=f"a multiple of {rows_per_record}",
-        )  # fmt: skip
-    if rows_per_shard // rows_per_record > MAX_RECORDS:
-        raise ParameterError(
-            "too many records in a shard: finding one takes time linear in their number",
-            got=rows_per_shard // rows_per_record, expected=f"at most {MAX_RECORDS}",
-            cure=f"rows_per_shard={MAX_RECORDS * rows_per_record} or less",
-        )  # fmt: skip
-
-
 class Shards:
     """The rows of one split, read from its shards.
 
@@ -233,6 +64,9 @@ class Shards:
         rows_per_record: That they were written with.
         cache_bytes: Memory for blocks; at least one block is kept.
 
+    Attributes:
+        features: Those that `read` gives; `blocks` gives those of varying lengths too.
+
     Raises:
         ArtifactDamaged: A shard is missing or has another size than it should.
     """
@@ -242,7 +76,7 @@ class Shards:
         cache_bytes: int = 1 << 28,
     ) -> None:  # fmt: skip
         check_int("rows_per_record", rows_per_record, 1)
-        self.folder, self.shards, self.features = folder, tuple(shards), dict(features)
+        self.folder, self.shards, self.features = folder, tuple(shards), in_batches(features)
         self.rows_per_record, self.cache_bytes = rows_per_record, cache_bytes
         self._layout = Layout.of(features)
         records = [-(-shard.rows // rows_per_record) for shard in self.shards]
@@ -312,7 +146,7 @@ class Shards:
             records = np.arange(record, min(record + at_once, int(self._first_record[-1])))
             with self._lock:
                 parts = list(self._decoded(records))
-            yield {name: np.concatenate([part[name] for part in parts]) for name in self._layout.names}
+            yield {name: joined(name, parts) for name in self._layout.every}
 
     def read(self, ids: np.ndarray) -> Columns:
         """Gives some rows, in the order of `ids`, as fresh arrays.
@@ -350,38 +184,44 @@ class Shards:
             shard, path = self.shards[index], self.folder / self.shards[index].name
             local = (records[shard_of == index] - self._first_record[index]).tolist()
             if index not in self._readers:
-                self._readers[index] = _open(path, shard, self.rows_per_record)
+                self._readers[index] = open_shard(path, shard, self.rows_per_record)
             try:
                 raws = self._readers[index].read(local)
             except Exception as error:
                 # Riegeli's reader stays failed after one bad read, and may have read good records before it.
-                _close(self._readers.pop(index))
+                close_shard(self._readers.pop(index))
                 raise ArtifactDamaged(
                     "a record can't be read", file=str(path), records=_span(local), reason=str(error),
                     cure="convert this split again",
                 ) from error  # fmt: skip
             for record, raw in zip(local, raws, strict=True):
                 wanted = min(self.rows_per_record, shard.rows - record * self.rows_per_record)
-                if len(raw) != wanted * self._layout.row_bytes:
+                try:
+                    yield self._layout.decode(raw, wanted)
+                except ValueError as error:
                     raise DataFormatError(
                         "a record has another length than its features say", file=str(path), record=record,
-                        got=f"{len(raw)} bytes", expected=f"{wanted} rows of {self._layout.row_bytes} bytes",
-                    )  # fmt: skip
-                yield self._layout.decode(raw)[1]
+                        got=str(error),
+                    ) from error  # fmt: skip
 
 
-def _open(path: Path, shard: Shard, rows_per_record: int) -> Any:  # noqa: ANN401 - the binding has no types
+def open_shard(path: Path, shard: Shard, rows_per_record: int) -> Any:  # noqa: ANN401 - the binding has no types
+    """A reader of a shard that holds as many records as it should.
+
+    Raises:
+        ArtifactDamaged, DataFormatError: It is missing, damaged, or of another number of rows.
+    """
     if not path.is_file():
         raise ArtifactDamaged("a shard is missing", file=str(path), expected=f"{shard.bytes} bytes")
     reader = array_record_module.ArrayRecordReader(str(path), **_READER_OPTIONS)
     if not reader.ok():  # a broken file gives a reader with 0 records; only close() says what is wrong
         raise ArtifactDamaged(
-            "a shard can't be opened", file=str(path), reason=_close(reader), cure="convert this split again"
+            "a shard can't be opened", file=str(path), reason=close_shard(reader), cure="convert this split again"
         )
     records = -(-shard.rows // rows_per_record)
     if reader.num_records() != records:
         got = reader.num_records()
-        _close(reader)
+        close_shard(reader)
         raise DataFormatError(
             "a shard has another number of records than its manifest says", file=str(path), got=got,
             expected=f"{records} ({shard.rows} rows, {rows_per_record} a record)",
@@ -389,7 +229,8 @@ def _open(path: Path, shard: Shard, rows_per_record: int) -> Any:  # noqa: ANN40
     return reader
 
 
-def _close(reader: Any) -> str:  # noqa: ANN401
+def close_shard(reader: Any) -> str:  # noqa: ANN401
+    """Closes a reader; gives what it has to complain about."""
     try:
         reader.close()
     except Exception as error:  # noqa: BLE001, RUF100 - the binding raises what the file system said
@@ -399,8 +240,3 @@ def _close(reader: Any) -> str:  # noqa: ANN401
 
 def _span(numbers: list[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"one of {numbers[0]} ... {numbers[-1]}"
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

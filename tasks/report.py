@@ -32,7 +32,9 @@ def _splits(report: dict[str, Any]) -> str:
     rows = [[split, f"{part['examples']:,}"] for split, part in report["splits"].items()]
     rows += [["in no split", f"{conversion['left_out']:,}"], ["set aside", f"{conversion['quarantined']:,}"]]
     rows += [[f"- {reason}", f"{count:,}"] for reason, count in conversion["reasons"].items()]
-    return table(["rows", "count"], [*rows, ["raw rows", f"{conversion['raw_rows']:,}"]])
+    rows.append(["raw rows", f"{conversion['raw_rows']:,}"])
+    ignored = ", ".join(f"{count:,} x {what}" for what, count in report["ignored"].items())
+    return table(["rows", "count"], rows) + (f"\n\nFiles that were ignored: {ignored}." if ignored else "")
 
 
 def _classes(report: dict[str, Any]) -> str:
@@ -53,7 +55,7 @@ def _classes(report: dict[str, Any]) -> str:
 def _features(split: str, part: dict[str, Any]) -> str:
     rows = []
     for name, one in part["features"].items():
-        size = f" {one['size']}" if "size" in one else ""
+        size = f" {one['size']}" if "size" in one else " (length)" if one.get("of") == "length" else ""
         if isinstance(one["mean"], list):
             rows += [
                 _numbers(f"{name}[{i}]", *(one[key][i] for key in ("min", "max", "mean", "std", "quantiles")))

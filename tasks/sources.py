@@ -21,11 +21,11 @@ from pathlib import Path, PurePosixPath
 
 from datasets.errors import FetchError
 from datasets.readers import archives
+from datasets.readers.ignored import note
 from datasets.readers.images import LEFTOVERS
 from datasets.readers.pixels import shown
 from datasets.schema import RawFile
 from tasks.download import digest_of
-from tasks.progress import LOG
 
 
 def files_below(folder: Path, pattern: str) -> dict[str, Path]:
@@ -51,8 +51,7 @@ def files_below(folder: Path, pattern: str) -> dict[str, Path]:
                 expected=name, cure="keep one of them",
             )  # fmt: skip
         found[name] = path
-    if ignored:
-        LOG.info("ignored in %s: %s", folder, ", ".join(f"{n} x {what}" for what, n in sorted(ignored.items())))
+    note(ignored, folder)
     if not found:
         raise FetchError(
             "no raw file matches", folder=folder, expected=pattern, cure="name the folder of the raw files"

@@ -3,7 +3,9 @@
 Values of few kinds (whole numbers of one byte, labels) are counted exactly. Of all others, moments are exact and
 quantiles come from a sample: the rows whose hashed number is least, which are the same for every cut into blocks.
 A feature of shape (n,) with n <= 64, such as the columns of a table, is summed up number by number; any other as a
-whole.
+whole. Of a feature whose examples have lengths of their own, it is the lengths.
+
+Summaries of parts of a split, a shard each, are merged; so the parts may be read at the same time.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from datasets.ragged import Ragged
 from datasets.schema import Feature
 from datasets.splits import hashed
 
@@ -53,21 +56,30 @@ class FeatureStatistics:
 
     Args:
         feature: What its values are.
+        first: Number of the first row that it gets, in the split.
     """
 
-    def __init__(self, feature: Feature) -> None:
-        self.feature = feature
+    def __init__(self, feature: Feature, first: int = 0) -> None:
+        self.of_lengths = feature.varies
+        self.feature = feature = Feature("int64") if feature.varies else feature
         self.by_component = len(feature.shape) == 1 and feature.shape[0] <= MOST_COMPONENTS
         self.components = feature.shape[0] if self.by_component else 1
         dtype = np.dtype(feature.dtype)
         counted = bool(feature.classes) or dtype.itemsize == 1
         self._values: _Counts | _Sampled = _Counts(feature, self.components) if counted else _Sampled(feature, self)
-        self.rows = 0
+        self.rows, self._first = 0, first
 
-    def add(self, column: np.ndarray) -> None:
+    def add(self, column: np.ndarray | Ragged) -> None:
         """Adds a block that fits the feature, [rows, *shape]."""
-        self._values.add(column.reshape(-1, self.components) if self.by_component else column.reshape(-1, 1), self.rows)
+        column = column.lengths if isinstance(column, Ragged) else column
+        row = self._first + self.rows
+        self._values.add(column.reshape(-1, self.components) if self.by_component else column.reshape(-1, 1), row)
         self.rows += len(column)
+
+    def merge(self, later: FeatureStatistics) -> None:
+        """Adds what was summed up of other rows of the same feature."""
+        self._values.merge(later._values)
+        self.rows += later.rows
 
     def distributions(self) -> list[Distribution]:
         """One a component."""
@@ -78,6 +90,8 @@ class FeatureStatistics:
         stats = {"count": self.rows * int(np.prod(self.feature.shape, dtype=np.int64)), "missing": 0}
         parts = [self._one(i, d) for i, d in enumerate(self.distributions())]
         merged = {name: [part[name] for part in parts] if self.by_component else parts[0][name] for name in parts[0]}
+        if self.of_lengths:
+            merged["of"] = "length"
         if len(self.feature.shape) >= 2:
             merged["size"] = list(self.feature.shape)
         return {**stats, **merged}
@@ -101,6 +115,9 @@ class _Counts:
             index = values[:, component]
             index = index if index.dtype == np.uint8 else index.astype(np.int64) - self._low
             counts += np.bincount(index, minlength=len(counts))
+
+    def merge(self, later: Any) -> None:  # noqa: ANN401 - of the same kind, as is the feature
+        self._counts += later._counts
 
     def distributions(self) -> list[Distribution]:
         values = np.arange(self._counts.shape[1]) + self._low
@@ -131,16 +148,24 @@ class _Sampled:
         if not len(values):
             return
         wide = values.astype(np.float64)
-        count, mean = self._count + len(wide), wide.mean(axis=0)
-        delta = mean - self._mean
-        self._squares += np.square(wide - mean).sum(axis=0) + delta**2 * (self._count * len(wide) / count)
-        self._mean += delta * (len(wide) / count)
-        self._count = count
-        self._low, self._high = np.minimum(self._low, wide.min(axis=0)), np.maximum(self._high, wide.max(axis=0))
-        self._sample(wide.reshape(-1, *self._rows.shape[1:]), row)
+        mean = wide.mean(axis=0)
+        self._moments(len(wide), mean, np.square(wide - mean).sum(axis=0), wide.min(axis=0), wide.max(axis=0))
+        rows = wide.reshape(-1, *self._rows.shape[1:])
+        self._sample(rows, hashed(np.arange(row, row + len(rows)), "sample of a feature"))
 
-    def _sample(self, rows: np.ndarray, row: int) -> None:
-        hashes = hashed(np.arange(row, row + len(rows)), "sample of a feature")
+    def merge(self, later: Any) -> None:  # noqa: ANN401 - of the same kind, as is the feature
+        if later._count:
+            self._moments(later._count, later._mean, later._squares, later._low, later._high)
+            self._sample(later._rows, later._hashes)
+
+    def _moments(self, new: int, mean: np.ndarray, squares: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        count, delta = self._count + new, mean - self._mean
+        self._squares += squares + delta**2 * (self._count * new / count)
+        self._mean += delta * (new / count)
+        self._count = count
+        self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
+
+    def _sample(self, rows: np.ndarray, hashes: np.ndarray) -> None:
         limit = self._hashes.max() if len(self._hashes) == self._most else 1.0
         near = hashes < limit
         hashes = np.concatenate([self._hashes, hashes[near]])

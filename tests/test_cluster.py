@@ -28,9 +28,8 @@ def dask() -> Iterator[str]:
     """Address of a running cluster."""
     from distributed import LocalCluster
 
-    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
-    cluster: Any = LocalCluster(**options)
-    with cluster:
+    local: Any = LocalCluster
+    with local(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
         yield cluster.scheduler_address
 
 
@@ -87,7 +86,8 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", ["dask", "ray"])
 def test_a_runner_that_is_not_installed_says_how_to_get_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, f"prefect_{kind}", None)
+    for module in (f"prefect_{kind}", f"prefect_{kind}.task_runners"):
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("GRISTMILL_POOL", kind)
     monkeypatch.setenv("GRISTMILL_WORKERS", "2")
     with pytest.raises(ParameterError) as caught:

@@ -14,7 +14,8 @@ from datasets.errors import ArtifactDamaged, StoreError
 from datasets.schema import Columns, Feature
 from tasks import columns as columns_module
 from tasks.columns import MANIFEST, MappedColumns, build_columns
-from tasks.records import Shards, write_shards
+from tasks.records import Shards
+from tasks.shard_writer import write_shards
 
 FEATURES = {"image": Feature("uint8", (3, 2)), "label": Feature("int32"), "a/b %": Feature("float64")}
 ROWS = 100

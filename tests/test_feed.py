@@ -28,8 +28,9 @@ from tasks.feed import (
     open_pipeline,
     plan_input,
 )
-from tasks.records import Shards, write_shards
+from tasks.records import Shards
 from tasks.request import Request
+from tasks.shard_writer import write_shards
 from tasks.tiers import open_rows
 from tasks.training import train
 from tasks.validate import validate_records

@@ -657,7 +657,7 @@ def test_hash_seed_and_working_directory_do_not_change_it(tmp_path: Path, seed: 
 
 def test_the_stages_of_this_project_reach_what_they_should() -> None:
     reached = set(Sources(ROOT).fingerprint(["tasks.convert:convert_raw"]))
-    assert {"tasks.records:ShardWriter", "tasks.dealing:deal", "datasets.splits:hashed"} <= reached
+    assert {"tasks.shard_writer:ShardWriter", "tasks.dealing:deal", "datasets.splits:hashed"} <= reached
     assert not any(at.startswith(("tasks.training:", "tasks.evaluate:", "flows", "datasets.mnist")) for at in reached)
     assert "tasks.step:TrainStep" in Sources(ROOT).fingerprint(["tasks.fit:fit_model"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -41,9 +40,8 @@ def pets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_leftovers_are_no_classes_and_no_pictures(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        blocks = list(images.blocks(pets, features("bird", "cat", "dog")))
+def test_leftovers_are_no_classes_and_no_pictures(pets: Path, said: pytest.LogCaptureFixture) -> None:
+    blocks = list(images.blocks(pets, features("bird", "cat", "dog")))
     assert rows(blocks) == [("cat/1.png", 0, 1), ("dog/deeper/1.JPG", 0, 2)]
     assert blocks[0].columns["image"].shape == (1, 2, 3, 3)
     assert blocks[0].columns["image"].dtype == np.uint8
@@ -58,7 +56,7 @@ def test_leftovers_are_no_classes_and_no_pictures(pets: Path, caplog: pytest.Log
         "1 x @eaDir",
         "1 x .DS_Store",
     ):
-        assert fact in caplog.text
+        assert fact in said.text
     assert sum(images.find_images(pets).ignored.values()) == 8
 
 

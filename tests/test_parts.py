@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -266,3 +270,36 @@ def test_rows_of_a_table_that_its_reader_can_not_take_are_set_aside_too(tmp_path
         part = open_split(place.path(records), facts, split, features).read(np.array([0]))
         found[origin_of(origin[split], 0)[1]] = (float(part["x"][0]), bytes(part["name"][0]))
     assert found == {0: (1.5, b"ab\0\0"), 4: (4.5, b"gh\0\0")}
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{root!r}, {tests!r}]
+from test_parts import convert, dataset
+print("ready", flush=True)
+convert(Path(sys.argv[1]), Path(sys.argv[2]), dataset())
+"""
+
+
+def test_after_a_kill_in_the_middle_of_50_files_only_the_rest_is_converted(tmp_path: Path) -> None:
+    raw, store = tmp_path / "raw", tmp_path / "store"
+    for number in range(50):
+        write_file(raw, number, rows=20)
+    code = KILLED.format(root=str(toy.ROOT), tests=str(toy.ROOT / "tests"))
+    command = [sys.executable, "-c", code, str(store), str(raw)]
+    environment = {**os.environ, "GRISTMILL_WORKERS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        while len(list((store / KIND).glob("*/*/manifest.json"))) < 15:
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
+    done = len(list((store / KIND).glob("*/*/manifest.json")))
+    assert 15 <= done < 50
+    assert not (store / "records").exists()
+    records, job = convert(store, raw, dataset())
+    assert len(job.notes["parts"]["converted"]) == 50 - done
+    assert records.digest == convert(tmp_path / "calm", raw, dataset())[0].digest
+    assert [path for path in (store / "tmp").iterdir() if path.is_dir()] == []

@@ -23,7 +23,8 @@ from tasks.batches import Batches
 from tasks.columns import MappedColumns, build_columns
 from tasks.order import Order, uniform
 from tasks.pipeline import Pipeline, Source, evaluation_batches
-from tasks.records import Shards, write_shards
+from tasks.records import Shards
+from tasks.shard_writer import write_shards
 
 FEATURES = {"image": Feature("uint8", (6, 5, 1)), "id": Feature("int64")}
 SIZE = 203

@@ -16,7 +16,8 @@ from array_record.python import array_record_module  # pyright: ignore[reportAtt
 
 from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SchemaError, SplitError
 from datasets.schema import Columns, Feature
-from tasks.records import Shards, ShardWriter, write_shards
+from tasks.records import Shards
+from tasks.shard_writer import ShardWriter, write_shards
 
 FEATURES = {
     "image": Feature("uint8", (3, 2)),
@@ -336,7 +337,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = [{root!r}, {tests!r}]
-from tasks.records import write_shards
+from tasks.shard_writer import write_shards
 from test_records import FEATURES, cut, rows
 def blocks():
     yield from cut(rows(100), 40, 40)

@@ -10,7 +10,8 @@ from tasks import tiers
 from tasks.columns import MappedColumns
 from tasks.order import Order
 from tasks.pipeline import Pipeline
-from tasks.records import Shards, write_shards
+from tasks.records import Shards
+from tasks.shard_writer import write_shards
 from tasks.tiers import COLUMNS, SHARDS, open_rows, order_of, tier_of, window_of
 
 FEATURES = {"x": Feature("uint8", (5,)), "id": Feature("int32")}  # 9 bytes a row

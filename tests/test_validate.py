@@ -18,8 +18,9 @@ from tasks.drift import baseline
 from tasks.durable import read_json
 from tasks.registry import Registry
 from tasks.request import Request
+from tasks.split_summary import SplitSummary
 from tasks.stage import Job
-from tasks.validate import PAGE, REPORT, SplitSummary, validate_records
+from tasks.validate import PAGE, REPORT, validate_records
 
 TEN = tuple("0123456789")
 FEATURES = {

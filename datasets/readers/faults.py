@@ -94,12 +94,14 @@ class Place:
         column: Name of the column.
         row: Data row of the first value.
         per: Values a row, for the insides of lists.
+        begins: Where each row's values begin, for the insides of lists that differ in length.
     """
 
     faults: Faults
     column: str
     row: int
     per: int = 1
+    begins: np.ndarray | None = None
 
     def fault(
         self, what: str, mask: np.ndarray, values: Sequence[object] | np.ndarray | pa.Array, expected: str
@@ -109,4 +111,5 @@ class Place:
         shown: list[Any] = [values[int(i)] for i in (at if self.faults.keeps_rows else at[:EXAMPLES])]
         plain = [value.as_py() if isinstance(value, pa.Scalar) else value for value in shown]
         texts = ["null" if value is None else repr(value) if isinstance(value, str) else value for value in plain]
-        self.faults.add(self.column, what, self.row + at // self.per, texts, expected)
+        rows = at // self.per if self.begins is None else np.searchsorted(self.begins, at, side="right") - 1
+        self.faults.add(self.column, what, self.row + rows, texts, expected)

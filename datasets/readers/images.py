@@ -6,7 +6,6 @@ counted and logged. Classes are the declared ones, by name: a folder that is mis
 
 from __future__ import annotations
 
-import logging
 import os
 import unicodedata
 from collections import Counter
@@ -20,14 +19,14 @@ import pyarrow as pa
 from datasets.errors import DataFormatError, NoRecordsError, SchemaError
 from datasets.readers import delimited, tables
 from datasets.readers.faults import Faults
+from datasets.readers.ignored import MANIFEST, note
 from datasets.readers.pixels import WHITE, Fit, read_image, shown
+from datasets.readers.unlabelled import left_out, stand_in
 from datasets.schema import Block, Feature
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff",
            ".pbm", ".pgm", ".ppm", ".pnm")  # fmt: skip
 LEFTOVERS = {"__MACOSX", "@eaDir", "Thumbs.db", "thumbs.db", "desktop.ini"}
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -56,6 +55,8 @@ def find_images(folder: Path) -> Found:
     for entry in sorted(folder.iterdir(), key=os.fsencode):
         if _is_leftover(entry.name):
             found.ignored[entry.name] += sum(len(files) for _, _, files in os.walk(entry)) if entry.is_dir() else 1
+        elif entry.name == MANIFEST:
+            continue
         elif not entry.is_dir():
             found.ignored[f"{entry.suffix} outside of class folders"] += 1
         else:
@@ -95,10 +96,12 @@ def blocks(
         SchemaError: A folder is no class or holds no pictures, or a picture can't have the declared shape.
         DataFormatError: A picture is cut, damaged or too large, or there is none.
     """
+    if left_out(label):
+        yield from _unlabelled(raw, raw / under, features, image, label, fit=fit, background=background, orient=orient)
+        return
     classes = features[label].classes
     found = find_images(raw / under)
-    if found.ignored:
-        log.warning("ignored in %s: %s", raw / under, ", ".join(f"{n} x {w}" for w, n in sorted(found.ignored.items())))
+    note(found.ignored, raw / under)
     for name, paths in found.classes.items():
         if name not in classes:
             raise SchemaError(f"folder {name!r} is no class", file=raw / under, expected=", ".join(map(repr, classes)))
@@ -155,6 +158,22 @@ def listed(
         row += batch.num_rows
     if row == 0:
         raise NoRecordsError("0 records", file=source)
+
+
+def _unlabelled(
+    raw: Path, folder: Path, features: Mapping[str, Feature], image: str, label: str, *, fit: Fit | None,
+    background: tuple[int, int, int], orient: bool,
+) -> Iterator[Block]:  # fmt: skip
+    """Every picture below a folder, by its path: no folder is a class."""
+    if not folder.is_dir():
+        raise DataFormatError("there's no folder of pictures", file=folder)
+    paths = _images_below(folder, Counter())
+    if not paths:
+        raise DataFormatError("0 images", file=folder, expected=f"files that end with {ENDINGS}")
+    for path in paths:
+        pixels = read_image(path, features[image], fit=fit, background=background, orient=orient)
+        columns = {image: pixels[None], label: stand_in(features[label], 1)}
+        yield Block(columns, shown(path.relative_to(raw).as_posix()), 0)
 
 
 def _is_leftover(name: str) -> bool:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from datasets.errors import DataFormatError, SchemaError
 from datasets.readers import tables
+from datasets.readers.cores import may_use_all
 from datasets.readers.tables import ROWS, ColumnNames
 from datasets.schema import Block, Feature
 
@@ -94,7 +95,8 @@ def _batches(path: Path, name: str, wanted: Mapping[str, tuple[str, ...]], rows:
     inside = [column for column in used if column not in keys]
     with _opened(path) as file:
         # Without a column of its own, a file still says how many rows it has.
-        reader = file.iter_batches(batch_size=rows, columns=inside or file.schema_arrow.names[:1])
+        columns = inside or file.schema_arrow.names[:1]
+        reader = file.iter_batches(batch_size=rows, columns=columns, use_threads=may_use_all())
         row = 0
         while True:
             try:

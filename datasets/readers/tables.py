@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from datasets.errors import FetchError, NoRecordsError, ParameterError, SchemaError
+from datasets.ragged import Ragged
 from datasets.readers import raw as raw_files
 from datasets.readers.faults import Faults, Place, SetAside, set_aside
+from datasets.readers.ignored import MANIFEST, note
+from datasets.readers.unlabelled import left_out, looked_for, stand_in
 from datasets.readers.values import check_fill, from_arrow
 from datasets.schema import Block, Columns, Feature
 
@@ -37,8 +42,11 @@ def files_of(raw: Path, where: str, endings: tuple[str, ...]) -> list[tuple[Path
         FetchError: There is no such file.
     """
     if (raw / where).is_dir():
-        below = (path for path in (raw / where).rglob("*") if path.name.lower().endswith(endings))
-        found = [path for path in below if not any(p[0] in "_." for p in path.relative_to(raw / where).parts)]
+        below = [path for path in (raw / where).rglob("*") if path.is_file() and path.name != MANIFEST]
+        shown = [path for path in below if not any(p[0] in "_." for p in path.relative_to(raw / where).parts)]
+        found = [path for path in shown if path.name.lower().endswith(endings)]
+        ignored = Counter("hidden or marker" if path not in shown else path.suffix for path in {*below} - {*found})
+        note(ignored, raw / where)
     elif any(mark in where for mark in "*?["):
         found = [path for path in raw.glob(where) if path.name[0] not in "_."]
     else:
@@ -60,7 +68,7 @@ def wanted_columns(features: Mapping[str, Feature], columns: ColumnNames | None)
         known = ", ".join(features)
         raise ParameterError("no such feature", parameter="columns", got=", ".join(sorted(unknown)), known=known)
     wanted: dict[str, tuple[str, ...]] = {}
-    for name, feature in features.items():
+    for name, feature in looked_for(features).items():
         names = given.get(name, name)
         wanted[name] = (names,) if isinstance(names, str) else tuple(names)
         if not isinstance(names, str) and feature.shape != (len(names),):
@@ -154,13 +162,22 @@ def convert(
 ) -> Columns:  # fmt: skip
     """Columns of a table, whose first data row is `row`, as declared features; gathers the faults."""
     return {
-        name: _feature(table, wanted[name], feature, faults, row, fill.get(name)) for name, feature in features.items()
+        name: stand_in(feature, table.num_rows)
+        if left_out(name)
+        else _feature(table, wanted[name], feature, faults, row, fill.get(name))
+        for name, feature in features.items()
     }
 
 
 def empty_columns(features: Mapping[str, Feature]) -> Columns:
     """Columns of no rows."""
-    return {name: np.zeros((0, *feature.shape), feature.dtype) for name, feature in features.items()}
+    columns: dict[str, Any] = {
+        name: Ragged(np.zeros(0, feature.dtype), np.zeros(1), feature.of)
+        if feature.varies
+        else np.zeros((0, *feature.shape), feature.dtype)
+        for name, feature in features.items()
+    }
+    return columns
 
 
 def some_rows(blocks: Iterable[Block], where: Path) -> Iterator[Block]:

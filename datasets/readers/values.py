@@ -11,7 +11,8 @@ last block, in every file order and at every block size. The rules:
   Text or numbers that are no class name but whole numbers are indices, unless class names are themselves other numbers;
   true and false are class names where there are such, else 1 and 0.
 - Text in front of a uint8 feature of shape (n,) is its UTF-8 bytes, padded with zeros; longer text is refused.
-- Lists fit a feature when every one has the declared length.
+- Lists fit a feature when every one has the declared length; or any, where the feature's length varies.
+- Text in front of a "string" feature is itself, "" and "NA" too; of a "bytes" feature, its UTF-8. Null is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.errors import ParameterError, SchemaError
+from datasets.ragged import Ragged
 from datasets.readers.faults import Place
 from datasets.schema import Feature
 
@@ -65,6 +68,8 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
     kind = array.type
     if pa.types.is_dictionary(kind):
         return from_arrow(array.dictionary_decode(), feature, place, fill)
+    if feature.varies:
+        return _varying(array, feature, place, fill)
     if pa.types.is_decimal(kind):
         return from_arrow(array.cast(pa.float64()), feature, place, fill)
     if pa.types.is_null(kind):
@@ -234,6 +239,27 @@ def _from_bytes(array: pa.Array, width: int, place: Place) -> np.ndarray:
         data = np.frombuffer(packed.buffers()[2], np.uint8)
         values[np.arange(width) < lengths[:, None]] = data[offsets[0] : offsets[-1]]
     return values
+
+
+def _varying(array: pa.Array, feature: Feature, place: Place, fill: float | None) -> Any:  # noqa: ANN401 - a Ragged
+    kind = array.type
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    raw = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    fits = texts or (raw and feature.of == "bytes") or pa.types.is_null(kind) if feature.of else lists
+    if not fits:
+        raise _other_type(array, feature, place)
+    place.fault("null", array.is_null().to_numpy(zero_copy_only=False), array, "a value")
+    if not feature.of:
+        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[attr-defined]
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        inner = Place(place.faults, place.column, place.row, begins=offsets)
+        return Ragged(from_arrow(array.flatten(), Feature(feature.dtype), inner, fill), offsets)
+    packed = array.cast(pa.large_binary()).fill_null(b"")
+    offsets = np.frombuffer(packed.buffers()[1], np.int64)[packed.offset : packed.offset + len(packed) + 1]
+    data = packed.buffers()[2]
+    values = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    return Ragged(values, offsets - offsets[0], feature.of)
 
 
 def _from_lists(array: pa.Array, feature: Feature, place: Place, fill: float | None) -> np.ndarray:

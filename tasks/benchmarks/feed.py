@@ -32,7 +32,8 @@ from tasks.benchmark import Measure, paired
 from tasks.columns import MappedColumns, build_columns
 from tasks.order import Order, uniform
 from tasks.pipeline import Pipeline, Source
-from tasks.records import Shards, write_shards
+from tasks.records import Shards
+from tasks.shard_writer import write_shards
 from tasks.tiers import window_of
 
 ROUNDS, SECONDS = 15, 0.2  # many short ones: what disturbs the machine then hits neighbours alike
