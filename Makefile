@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: env train test check serve crash lock
+.PHONY: env train test check serve crash soak nights lock
 
 env: $(STAMP)
 
@@ -29,6 +29,12 @@ serve: env ## Prefect server with UI at http://127.0.0.1:4200 and a deployment f
 
 crash: env ## 100 kills at random moments and harm to every file of a checkpoint; each run must end with the same bits
 	$(BIN)/python -m pytest -m slow -s tests/test_crash.py tests/test_resume.py
+
+soak: env ## a hundred compressed nights in one process, 33 in processes of their own: tables, and plots under assets/
+	GRISTMILL_NIGHTS=100 GRISTMILL_SOAK_PLOT=assets/soak.png $(BIN)/python -m pytest -n 0 -m slow -s tests/test_soak.py
+
+nights: env ## 73 changes and what each runs, 100 random ones against their plans, 30 nights with trouble, runs that die
+	$(BIN)/python -m pytest -n 0 -m slow -s tests/test_mutations.py tests/test_nights.py tests/test_service.py
 
 lock: env ## renews requirements.lock from the ranges in pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

@@ -21,13 +21,12 @@ KNOBS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "leaks": (FILE, 'leaks="warn"', ('leaks="warn"', 'leaks="error"')),
     "split": (FILE, "Rows(0, 150)", ("Rows(0, 150)", "Rows(0, 144)")),
     "hidden": ("tasks/models/mlp.py", "HIDDEN = 128", ("HIDDEN = 128", "HIDDEN = 96")),
-    "module": ("tasks/promote.py", "LEVEL = 0.05", ("LEVEL = 0.05", "LEVEL = 0.04", "LEVEL = 0.05  # as ever")),
+    "evaluation": ("tasks/evaluate.py", "BATCH_SIZE = 256", ("BATCH_SIZE = 256", "BATCH_SIZE = 64")),
 }
 """A piece of a file, and what it can be."""
 OPTIONS: dict[str, tuple[str | None, ...]] = {
-    "--learning-rate": (None, None, "0.02"), "--seed": (None, None, "4"), "--batch-size": (None, None, "8"),
-    "--epochs": (None, None, None, "2"), "--refresh": (None,) * 6 + STAGES, "--from": (None,) * 9 + STAGES,
-    "--keep-best": (None, "0"), "--checkpoint-every": (None, "2"),
+    "--learning-rate": (None, "0.02"), "--seed": (None, "4"), "--batch-size": (None, "8"), "--epochs": (None, "2"),
+    "--refresh": STAGES, "--from": STAGES, "--keep-best": (None, "0"), "--checkpoint-every": (None, "2"),
 }  # fmt: skip
 
 
@@ -44,26 +43,27 @@ class Changes:
         self.pristine = {file: (checkout.root / file).read_text() for file, _, _ in KNOBS.values()}
         self.values = {name: old for name, (_, old, _) in KNOBS.items()}
         self.options: dict[str, str] = {}
+        self.seed = 0
 
     def next(self, rows: list[dict[str, Any]]) -> str:
-        """Changes one thing, sometimes none; says what.
+        """Changes one thing; says what.
 
         Args:
             rows: The stages of the last run's summary, whose artifacts may be harmed.
         """
         for option in ("--refresh", "--from"):
             self.options.pop(option, None)  # these are asked for once
-        kind = self.random.choice(("code", "code", "option", "option", "harm", "harm", "data", "nothing"))
+        kind = self.random.choice(("code", "code", "code", "option", "option", "harm", "harm", "harm", "data"))
         match kind:
             case "code":
                 name = self.random.choice(sorted(KNOBS))
                 file, _, choices = KNOBS[name]
-                self.values[name] = self.random.choice(choices)
+                self.values[name] = self.random.choice([text for text in choices if text != self.values[name]])
                 self._write(file)
                 return f"{file}: {self.values[name]!r}"
             case "option":
                 name = self.random.choice(sorted(OPTIONS))
-                value = self.random.choice(OPTIONS[name])
+                value = self.random.choice([value for value in OPTIONS[name] if value != self.options.get(name)])
                 self.options.pop(name, None)
                 self.options |= {} if value is None else {name: value}
                 return f"{name} {value}"
@@ -72,9 +72,10 @@ class Changes:
                 harm(self.checkout.store, row, self.random)
                 return f"{how} of {row['name']}"
             case "data":
-                self.checkout.write_raw(seed := self.random.choice((0, 1)))
-                return f"raw data {seed}"
-        return "nothing"
+                self.seed = 1 - self.seed
+                self.checkout.write_raw(self.seed)
+                return f"raw data {self.seed}"
+        raise AssertionError(kind)
 
     def arguments(self) -> list[str]:
         """The options as they are now."""

@@ -17,13 +17,11 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import State
-from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Scheduled
 
 from tasks.server import answers
 
-FINAL = ("Completed", "Failed", "Crashed", "Cancelled", "TimedOut")
 SECONDS = 240.0
 
 
@@ -130,16 +128,10 @@ class Service:
             def reached() -> State[Any] | None:
                 state = client.read_flow_run(run).state
                 assert state is not None
-                assert not names or state.name in (*names, *self.passing(names)), f"{state!r}\n{self.tail()}"
-                return state if state.name in (names or FINAL) else None
+                assert not names or state.name in names or not state.is_final(), f"{state!r}\n{self.tail()}"
+                return state if (state.name in names if names else state.is_final()) else None
 
-            return wait_for(reached, f"run {run} in {names or FINAL}", seconds)
-
-    @staticmethod
-    def passing(names: tuple[str, ...]) -> set[str]:
-        """States in which a run may be on its way; final ones aren't."""
-        others = {"Scheduled", "Late", "Pending", "Running", "Cancelling", "AwaitingRetry", "AwaitingConcurrencySlot"}
-        return others - set(names)
+            return wait_for(reached, f"run {run} in {names or 'any final state'}", seconds)
 
     def stages(self, run: UUID) -> dict[str, str]:
         """Name of the last state of each stage of a run: Completed, Cached, Failed ...
@@ -180,11 +172,3 @@ class Service:
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-6000:]
-
-    def knows(self, dataset: str) -> bool:
-        """Whether there is a deployment for a dataset."""
-        with self.client() as client:
-            try:
-                return bool(client.read_deployment_by_name(f"train/{dataset}"))
-            except ObjectNotFound:
-                return False
