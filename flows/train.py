@@ -29,6 +29,7 @@ from tasks.publish import publish
 from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
 from tasks.stage import Run
 from tasks.summary import show, summarise
+from tasks.transform import transformed
 from tasks.validate import validate
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -41,8 +42,9 @@ def stages(run: Run) -> None:
     raw = fetch(run)
     records = convert(run, raw=raw)
     report = validate(run, records=records)
-    plan = feed(run, records=records, report=report)
-    weights = fit(run, records=records, report=report, plan=plan)
+    transforms = transformed(run, records, report)
+    plan = feed(run, records=records, report=report, **transforms)
+    weights = fit(run, records=records, report=report, plan=plan, **transforms)
     evaluation = evaluate(run, records=records, weights=weights)
     promote(run, records=records, weights=weights, evaluation=evaluation)
 
@@ -66,6 +68,10 @@ def train(
     refresh: StageName | None = None,
     from_stage: StageName | None = None,
     timeout: Number | None = None,
+    devices: Count = 1,
+    processes: Count = 1,
+    process: Annotated[int, Field(strict=True, ge=0)] | None = None,
+    coordinator: str | None = None,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -88,6 +94,10 @@ def train(
         refresh: A stage that runs even if its result is in the cache; a training starts at its first step.
         from_stage: The same for a stage and all that follow.
         timeout: Seconds after which the run is stopped; a training saves before, and the next run goes on from there.
+        devices: That share each batch, in every process.
+        processes: That share each batch, all of them on this host, unless there is a run a host.
+        process: Which of the processes this run starts, counted from 0, where there is a run a host.
+        coordinator: Where the processes of several hosts meet: "host:port" of process 0.
     """
     refuse_scheduled_debug(debug_checks)
     request = prepared(
@@ -96,6 +106,7 @@ def train(
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
         on_nonfinite=on_nonfinite, debug_checks=debug_checks,
         refresh=refresh, from_stage=from_stage, timeout=timeout,
+        devices=devices, processes=processes, process=process, coordinator=coordinator,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
     with deadline(run.request.timeout):
@@ -127,6 +138,10 @@ def options(command: Command) -> Command:
     command.parser.add_argument("--from", dest="from_stage", metavar="STAGE",
                                 help="the same for a stage and all that follow")  # fmt: skip
     command.add("--timeout", help="seconds after which the run is stopped; the next one goes on from there")
+    command.add("--devices", help="that share each batch, in every process (default: 1)")
+    command.add("--processes", help="that share each batch, started here (default: 1)")
+    command.add("--process", help="the one of them that this run starts, where each host has a run of its own")
+    command.add("--coordinator", help="where these meet: host:port of process 0", text=True)
     command.add("--keep-best", help="checkpoints with the least test loss that stay besides the newest (default: 1)")
     return command
 

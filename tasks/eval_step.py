@@ -67,6 +67,8 @@ class EvalStep:
         *,
         budget: int = 1,
         name: str = "eval_step",
+        sharding: jax.sharding.Sharding | None = None,
+        place: Callable[[Columns], Batch] = lambda batch: batch,
     ) -> None:
         """Traces and compiles; touches neither `model` nor any data.
 
@@ -78,6 +80,8 @@ class EvalStep:
             carry: `TrainStep.abstract_carry()`.
             budget: Traces allowed.
             name: Of the program.
+            sharding: Of a batch; left open if None.
+            place: Puts a batch there.
 
         Raises:
             ContractError: Model or metrics break a contract while they are traced.
@@ -85,13 +89,14 @@ class EvalStep:
         self.features = {**features, MASK: Feature("bool")}
         self.batch_size = batch_size
         self.budget = TraceBudget(name, budget)
-        self._metrics = surfacing(name, metrics)
+        self._metrics, self._place = surfacing(name, metrics), place
         # A copy, because eval mode is a static part of the model and would make the train step another program.
         copy = nnx.clone(model)
         copy.eval()
         self._graph = nnx.graphdef(copy)
-        self._expected = (carry.state["model"], abstract_batch(self.features, batch_size))
-        self._compiled = self.budget.compile(self.function, *self._expected)
+        self._expected = (carry.state["model"], abstract_batch(self.features, batch_size, sharding))
+        whole = jax.tree.leaves(self._expected[0])[0].sharding
+        self._compiled = self.budget.compile(self.function, *self._expected, out_shardings=whole)
 
     def __call__(self, carry: Carry, batch: Batch) -> dict[str, jax.Array]:
         """Sums over the rows where `mask` is True; on the device. Adds "examples", their count.
@@ -142,7 +147,7 @@ class EvalStep:
         Raises:
             ContractError: There was no batch.
         """
-        sums = [self(carry, pad_batch(batch, self.batch_size)) for batch in batches]
+        sums = [self(carry, self._place(pad_batch(batch, self.batch_size))) for batch in batches]
         if not sums:
             raise ContractError("there is nothing to evaluate", got="no batches")
         fetched = jax.device_get(sums)

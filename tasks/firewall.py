@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from datasets.errors import NonFiniteError, TrainingError
 from datasets.schema import check_int
 from tasks.capsule import Verdict, write_capsule
+from tasks.leaves import local
 from tasks.step import Batch, Carry, TrainStep
 
 SHOWN = 8
@@ -58,6 +59,7 @@ class Firewall:
         every: int = 10,
         folder: Path | None = None,
         context: Mapping[str, Any] | None = None,
+        whole: Callable[[int, Batch], Batch] = lambda step, batch: batch,
     ) -> None:
         """Starts with an empty memory.
 
@@ -66,6 +68,7 @@ class Firewall:
             every: Steps between two looks; the batches since the last look stay in memory.
             folder: Where capsules go; None writes none.
             context: JSON that a replay needs to build the same step (dataset, parameters, seeds); put in the capsule.
+            whole: Makes the global batch of a step, for a capsule, where the observed one is this process's share.
 
         Raises:
             ParameterError: `every` isn't a whole number of at least 1.
@@ -73,7 +76,7 @@ class Firewall:
         check_int("every", every, 1)
         self._step = step
         self._every = every
-        self._folder = folder
+        self._folder, self._whole = folder, whole
         self._context = dict(context or {})
         self._ring: collections.deque[_Seen] = collections.deque(maxlen=every + 1)
         self._unchecked = 0
@@ -138,7 +141,8 @@ class Firewall:
         verdict = self._verdict(seen)
         capsule = None
         if self._folder is not None:
-            capsule = write_capsule(self._folder, self._step, carry, seen.batch, seen.ids, verdict, self._context)
+            batch, own = self._whole(seen.step, seen.batch), jax.tree.map(local, carry)
+            capsule = write_capsule(self._folder, self._step, own, batch, seen.ids, verdict, self._context)
         what = f"step {tripped_at}: the {verdict.kind} isn't finite; the weights are those of before this batch"
         if self._step.policy.skip:
             what += f", and no more batches may be skipped ({int(carry.streak)} in a row, {skipped} in all)"

@@ -9,7 +9,9 @@ from tasks.request import Request
 from tasks.stage import Job, Run, Stage
 
 
-def fit_model(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Artifact:
+def fit_model(
+    job: Job, records: Artifact, report: Artifact, plan: Artifact, transforms: Artifact | None = None
+) -> Artifact:
     """Weights after the recipe's epochs, with the metrics of every step.
 
     The checkpoints of a training lie in a folder named by this stage's key, so a retry, a rerun or tomorrow's run of
@@ -20,10 +22,23 @@ def fit_model(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> 
         NonFiniteError: A loss or gradient was NaN or infinite.
         TraceBudgetExceeded: The step needed another trace.
         CheckpointError: A checkpoint can't be written or read.
+        TrainingError: One of several processes died.
     """
+    if job.request.parallel.processes > 1 and not in_one_of_several():
+        from tasks.processes import train_together
+
+        inputs = {"records": records, "report": report, "plan": plan}
+        return train_together(job, inputs if transforms is None else {**inputs, "transforms": transforms})
     from tasks.training import train  # JAX loads only when there is something to train
 
     return train(job, records, report, plan)
+
+
+def in_one_of_several() -> bool:
+    """Whether this process has joined others for a training."""
+    import jax
+
+    return jax.distributed.is_initialized()
 
 
 def _reads(run: Run) -> dict[str, Any]:
@@ -31,6 +46,7 @@ def _reads(run: Run) -> dict[str, Any]:
     return {
         # Another program rounds differently: no run without the checks may take what one with them made.
         **({"debug_checks": True} if run.request.debug_checks else {}),
+        **run.request.parallel.in_key(),
         "recipe": dataset.recipe,
         "inputs": dataset.inputs,
         "label": dataset.label,
@@ -40,6 +56,11 @@ def _reads(run: Run) -> dict[str, Any]:
         "warm_start": None if run.request.warm_start is None else run.request.warm_start.digest,
         "layout": {name: (feature.dtype, feature.shape) for name, feature in dataset.features.items()},
     }
+
+
+def part_of(request: Request) -> str:
+    """Which process this run starts, where each host's run starts its own."""
+    return "" if request.parallel.process is None else f"-{request.parallel.process}"
 
 
 def model_code(request: Request) -> tuple[str, ...]:
@@ -54,4 +75,5 @@ fit = Stage(
     libraries=("jax", "jaxlib", "flax", "optax", "numpy"),
     advisory=frozenset({"report", "plan"}),
     code=model_code,
+    part=part_of,
 )

@@ -49,7 +49,7 @@ def to_host(state: Any) -> dict[str, Leaf]:  # noqa: ANN401 - a pytree
     """
     found = jax.tree_util.tree_flatten_with_path(state)[0]
     for path, value in found:
-        if not isinstance(value, jax.Array) or not value.is_fully_addressable:
+        if not isinstance(value, jax.Array) or not (value.is_fully_addressable or value.is_fully_replicated):
             raise CheckpointError(
                 "a state is made of jax arrays that this process holds",
                 field=name(path), got=type(value).__name__, cure="put other values into meta",
@@ -60,12 +60,25 @@ def to_host(state: Any) -> dict[str, Leaf]:  # noqa: ANN401 - a pytree
                 field=name(path), got=value.dtype, cure="give it a dtype: jnp.asarray(x, dtype)",
             )  # fmt: skip
         value.copy_to_host_async()
-    leaves = {name(path): _copy(value) for path, value in found}
+    leaves = {name(path): _copy(local(value)) for path, value in found}
     if len(leaves) != len(found) or not found:
         raise CheckpointError(
             "each leaf of a state has its own path", got=f"{len(found)} leaves", expected=f"{len(leaves)} paths"
         )
     return leaves
+
+
+def local(value: jax.Array) -> jax.Array:
+    """This process's own copy of an array that lies whole on the devices of several; any other array as it is."""
+    return value if value.is_fully_addressable else value.addressable_data(0)
+
+
+def put(value: Any, sharding: jax.sharding.Sharding | None) -> jax.Array:  # noqa: ANN401 - of JAX or NumPy
+    """An array on its devices; over several processes each puts its equal copy on its own devices."""
+    if sharding is None or sharding.is_fully_addressable:
+        return jax.device_put(value, sharding)
+    copies = [jax.device_put(value, device) for device in sharding.addressable_devices_indices_map(value.shape)]
+    return jax.make_array_from_single_device_arrays(value.shape, sharding, copies)
 
 
 def _copy(value: jax.Array) -> Leaf:
@@ -150,8 +163,8 @@ def pick(tree: Any, path: str, leaf: Mapping[str, Any]) -> np.ndarray:  # noqa: 
 def _place(data: np.ndarray, impl: str | None, want: Any) -> jax.Array:  # noqa: ANN401
     sharding = getattr(want, "sharding", None)
     if impl:
-        return jax.device_put(jax.random.wrap_key_data(jnp.asarray(data), impl=impl), sharding)
-    return jax.device_put(data, sharding)
+        return put(jax.random.wrap_key_data(jnp.asarray(data), impl=impl), sharding)
+    return put(data, sharding)
 
 
 def differences(described: Description, abstract: Any) -> list[str]:  # noqa: ANN401

@@ -45,8 +45,10 @@ def lineage(components: Mapping[str, Any], recipe: Recipe, total_steps: int) -> 
 
 def go_on_from_shorter(
     folder: Path, line: str | None, total_steps: int, abstract: Any, log: str, *, anew: bool = False,  # noqa: ANN401
-) -> Restored | None:  # fmt: skip
-    """The newest checkpoint of another training of this line, its metric log copied; None if there is none.
+) -> tuple[Path, Restored | None]:  # fmt: skip
+    """The newest checkpoint of another training of this line and its folder; None and this folder if there is none.
+
+    The metric log of the other folder is copied to this one.
 
     Args:
         folder: Of this training's checkpoints, which has none yet; those of other trainings are beside it.
@@ -60,25 +62,40 @@ def go_on_from_shorter(
         CheckpointError: The folder can't be written.
     """
     if line is None:
-        return None
+        return folder, None
     write_text(folder / LINEAGE, line)
     if anew:
-        return None
-    found: list[tuple[int, Path, Restored]] = []
+        return folder, None
+    found: tuple[Path, Restored] | None = None
     for other in _relatives(folder, line):
-        with suppress(CheckpointLocked), Checkpoints(other, warn=LOG.warning, keep_best=0) as checkpoints:
-            for step in reversed([step for step in checkpoints.steps() if step <= total_steps]):
-                with suppress(CheckpointCorrupt):
-                    restored = checkpoints.restore(step, abstract)
-                    read_until(other / log, restored.meta["metrics"])
-                    found.append((step, other, restored))
-                    break
-    if not found:
-        return None
-    step, other, restored = max(found, key=lambda one: one[0])
+        restored = newest_in(other, abstract, log, above=found[1].step if found else -1, most=total_steps)
+        found = found if restored is None else (other, restored)
+    if found is None:
+        return folder, None
+    other, restored = found
     write_text(folder / log, read_until(other / log, restored.meta["metrics"]).decode())
-    LOG.info("goes on from step %d of an equal training with another number of epochs, %s", step, other.name)
-    return restored
+    LOG.info("goes on from step %d of an equal training with another number of epochs, %s", restored.step, other.name)
+    return other, restored
+
+
+def newest_in(folder: Path, abstract: Any, log: str, *, above: int, most: int | None = None) -> Restored | None:  # noqa: ANN401
+    """The newest sound checkpoint of another training; None if it has none, or is written by a living process.
+
+    Args:
+        folder: Of its checkpoints.
+        abstract: As `Checkpoints.restore`.
+        log: Name of the metric log, which must be sound too.
+        above: Only steps above this one.
+        most: Only steps up to this one; None for all.
+    """
+    with suppress(CheckpointLocked), Checkpoints(folder, warn=LOG.warning, keep_best=0) as checkpoints:
+        steps = [step for step in checkpoints.steps() if step > above and (most is None or step <= most)]
+        for step in reversed(steps):
+            with suppress(CheckpointCorrupt):
+                restored = checkpoints.restore(step, abstract)
+                read_until(folder / log, restored.meta["metrics"])
+                return restored
+    return None
 
 
 def _relatives(folder: Path, line: str) -> Iterator[Path]:

@@ -38,12 +38,20 @@ class Objective:
         )  # fmt: skip
         self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(self.model, nnx.Param)))
 
-    def train_step(self, total_steps: int, around: Callable[[LossFn], LossFn] = lambda loss: loss) -> TrainStep:
-        """Compiles the train step of a training of so many steps; `around` may wrap the loss function."""
+    def train_step(
+        self, total_steps: int, around: Callable[[LossFn], LossFn] = lambda loss: loss, **shardings: Any,  # noqa: ANN401
+    ) -> TrainStep:  # fmt: skip
+        """Compiles the train step of a training of so many steps.
+
+        Args:
+            total_steps: Of the training; the schedule needs them.
+            around: May wrap the loss function.
+            **shardings: Those of `TrainStep`; none for a single device.
+        """
         recipe = self.dataset.recipe
         return TrainStep(
             self.model, build_optimizer(recipe, total_steps), around(self.loss), self.dataset.features,
-            recipe.batch_size, policy=policy(recipe),
+            recipe.batch_size, policy=policy(recipe), **shardings,
         )  # fmt: skip
 
     def loss(self, model: Any, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:  # noqa: ANN401

@@ -11,6 +11,7 @@ from rich.table import Table
 from tasks import reasons
 from tasks.artifact import Artifact
 from tasks.cache import flaw, recorded
+from tasks.other_mesh import unfinished
 from tasks.stage import ASKED_FOR, Outcome, Run, Stage, key_of
 
 
@@ -42,7 +43,7 @@ class Plan(Run):
         there = self.store.find(kind, self.request.name, key)
         known = there or Artifact(kind, self.request.name, key, "")
         again = stage.name in self.request.again
-        step = None if again else self.checkpoint(key)
+        step = None if again else self.checkpoint(key, components)
         if record.exists():
             reason = ASKED_FOR if again else flaw(record, self.store, stage.lost)
             artifact = recorded(record) or known
@@ -71,10 +72,11 @@ class Plan(Run):
         self.outcomes.append(Outcome(stage.name, artifact.key, will, 0.0, artifact, {}))
         return artifact
 
-    def checkpoint(self, key: str) -> int | None:
-        """Step of the newest checkpoint of a training, if it has one."""
+    def checkpoint(self, key: str, components: dict[str, Any]) -> int | None:
+        """Step of the furthest checkpoint that a training would go on from, on whichever mesh it was made."""
         folder = self.store.root / "checkpoints" / self.request.name / key
-        return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=None)
+        folders = [folder, *unfinished(folder, components)]
+        return max((int(path.name) for one in folders for path in one.glob("*") if path.name.isdigit()), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
 from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_float, check_int
+from tasks.fitted import Fitted
+from tasks.parallel import Parallel
 from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
 DEBUG_CHECKS = ("on", "force")
-STAGES = ("fetch", "convert", "validate", "feed", "fit", "evaluate", "promote")
+STAGES = ("fetch", "convert", "validate", "transform", "feed", "fit", "evaluate", "promote")
 MODELS = Path(__file__).parent / "models"
 
 
@@ -36,6 +38,8 @@ class Request:
         debug_checks: Whether every value of a step is checked; such a training has a key of its own.
         again: Stages that run even if their results are in the cache; in no key.
         timeout: Seconds after which the run is stopped; in no key.
+        fitted: What the dataset file's transforms learned; `dataset` is then the one that the model sees.
+        parallel: Devices and processes that share each batch.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Request:
     debug_checks: bool = False
     again: frozenset[str] = frozenset()
     timeout: float | None = None
+    fitted: Fitted | None = None
+    parallel: Parallel = field(default_factory=Parallel)
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:
@@ -77,6 +83,10 @@ def check(
     refresh: str | None = None,
     from_stage: str | None = None,
     timeout: float | None = None,
+    devices: int = 1,
+    processes: int = 1,
+    process: int | None = None,
+    coordinator: str | None = None,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -93,6 +103,10 @@ def check(
         refresh: A stage that runs even if its result is in the cache.
         from_stage: The same for a stage and all that follow.
         timeout: Seconds after which the run is stopped.
+        devices: Of each process.
+        processes: That share each batch.
+        process: The one that this run starts; None for all of them, on this host.
+        coordinator: Where the processes of several runs meet.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -120,6 +134,11 @@ def check(
             "a batch is larger than the train split", parameter="batch_size", got=recipe.batch_size,
             expected=f"at most {size} examples", cure="a smaller --batch-size",
         )  # fmt: skip
+    parallel = Parallel(devices, processes, process, coordinator)
+    parallel.check_batch_size(recipe.batch_size)
+    if parallel.size > 1 and debug_checks is not None:
+        raise ParameterError("debug mode checks the step of one device", parameter="debug_checks", got=debug_checks,
+                             cure="leave out --devices and --processes")  # fmt: skip
     if warm_start_only is not None and warm_start is None:
         raise ParameterError("patterns of weights without weights to start from", parameter="warm_start_only",
                              got=warm_start_only, cure="--warm-start champion, or a path")  # fmt: skip
@@ -128,7 +147,7 @@ def check(
     return Request(
         dataset, replace(known, recipe=recipe), changed, store_root(store),
         (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best, start,
-        debug_checks is not None, _again(refresh, from_stage), timeout,
+        debug_checks is not None, _again(refresh, from_stage), timeout, parallel=parallel,
     )  # fmt: skip
 
 

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from orbax.checkpoint import v1 as ocp
+from orbax.checkpoint.experimental.v1._src.saving import execution
 
 from datasets.errors import ArtifactDamaged, CheckpointCorrupt, CheckpointError, CheckpointMismatch
 from tasks import durable
@@ -49,8 +51,16 @@ class Manifest:
 
 
 def _context() -> ocp.Context:
+    """One process reads or writes by itself, also among several: the state lies whole in each of them."""
     context = ocp.Context()
     context.asynchronous.create_directories_asynchronously = False
+    if jax.process_count() > 1:
+        me = jax.process_index()
+        context.multiprocessing.primary_host, context.multiprocessing.active_processes = me, {me}
+        context.multiprocessing.barrier_sync_key_prefix = f"process-{me}"
+        # Orbax 0.12.8 still asks all processes whether they save to one folder, by a program on their devices. In a
+        # thread beside the training that would wait for ever, or meet another process's train step.
+        execution._check_directory_consistency = lambda directory: None
     return context
 
 

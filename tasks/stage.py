@@ -152,6 +152,7 @@ class Stage:
         from prefect.tasks import exponential_backoff
 
         from tasks import cache
+        from tasks.notify import mark_stage
 
         started = time.perf_counter()
         components = self.components(run, inputs)
@@ -159,6 +160,8 @@ class Stage:
         ran: list[str] = []
 
         def work(inputs: dict[str, dict[str, str]]) -> dict[str, str]:
+            if not ran:
+                mark_stage(self.name)
             ran.append("ran")
             for name, value in inputs.items():
                 LOG.debug("%s reads %s %s", self.name, name, value["digest"][:12])

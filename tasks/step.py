@@ -20,10 +20,11 @@ import optax
 from flax import nnx
 
 from datasets.errors import ContractError
-from datasets.schema import Feature, check_int
+from datasets.schema import Feature, check_int, in_batches
 from tasks.autopsy import differ, signature
 from tasks.budget import TraceBudget
 from tasks.contracts import array_contract, batch_contract, device_dtype, surfacing
+from tasks.leaves import local, put
 
 Batch = Mapping[str, Any]
 LossFn = Callable[[Any, Batch], tuple[jax.Array, dict[str, jax.Array]]]
@@ -138,7 +139,7 @@ class TrainStep:
             raise ContractError(f"{name}: the model has no parameters", got=type(model).__name__)
         self._expected = (self.abstract_carry(), abstract_batch(features, batch_size, batch_sharding))
         self._compiled = self.budget.compile(
-            self.function, *self._expected, donate_argnums=0, out_shardings=(self.sharding, None)
+            self.function, *self._expected, donate_argnums=0, out_shardings=self.sharding
         )
 
     def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
@@ -227,11 +228,11 @@ class TrainStep:
         """Copies a carry to where the step expects it; needed once for one that comes from elsewhere."""
         # device_put alone shares memory where it can (over several devices in spite of may_alias=False), and then the
         # first step would eat its source too.
-        return jax.device_put(jax.tree.map(jnp.copy, carry), self.sharding)
+        return jax.tree.map(lambda x: put(jnp.copy(x), self.sharding), carry)
 
     def model(self, carry: Carry) -> Any:  # noqa: ANN401 - the class of the model that came in
         """A copy of the model at this point, in eval mode."""
-        model = nnx.merge(self._model_graph, jax.tree.map(jnp.copy, carry.state["model"]))
+        model = nnx.merge(self._model_graph, jax.tree.map(lambda x: jnp.copy(local(x)), carry.state["model"]))
         model.eval()
         return model
 
@@ -241,7 +242,7 @@ class TrainStep:
         The latch guards loss and gradients. An optimizer can still make NaN of finite gradients (a schedule that
         divides by zero), which this finds.
         """
-        sound = np.asarray(_finite_leaves(carry.state))
+        sound = np.asarray(_finite_leaves(jax.tree.map(local, carry.state)))
         return [path for path, fine in zip(leaf_paths(carry.state), sound, strict=True) if not fine]
 
     def report(self) -> dict[str, Any]:
@@ -310,7 +311,7 @@ def abstract_batch(
     """Shapes and dtypes of a batch on the device."""
     return {
         name: jax.ShapeDtypeStruct((batch_size, *f.shape), device_dtype(f.dtype), sharding=sharding)
-        for name, f in features.items()
+        for name, f in in_batches(features).items()
     }
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.artifact import Artifact
+from tasks.other_mesh import ONE_DEVICE, meshes_said
 from tasks.registry import Registry
 from tasks.stage import Outcome, Run
 from tasks.warm_start import said
@@ -47,6 +48,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "resumed_from": fit["resumed_from"],
         "checkpoints": fit["checkpoints"],
         "warm_start": fit["warm_start"],
+        "meshes": fit.get("meshes", ONE_DEVICE),
         "artifacts": {outcome.name: str(run.store.path(outcome.artifact)) for outcome in run.outcomes},
     }
 
@@ -54,7 +56,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
 def _stage_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "name": outcome.name, "key": outcome.key, "state": outcome.state, "seconds": round(outcome.seconds, 3),
-        "digest": outcome.artifact.digest,
+        "digest": outcome.artifact.digest, "because": list(outcome.because),
     }  # fmt: skip
 
 
@@ -88,6 +90,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("checkpoints", _saving(summary["checkpoints"])),
         *([("resumed from", f"step {summary['resumed_from']:,}")] if summary["resumed_from"] else []),
         *([("warm start", said(summary["warm_start"]))] if summary["warm_start"] else []),
+        *([("devices", meshes_said(summary["meshes"]))] if summary["meshes"] != ONE_DEVICE else []),
         ("stages", ", ".join(f"{name} {state}" for name, state in states.items())),
         ("cached", f"{len(cached)} of {len(states)}"),
         ("champion", f"{summary['champion']} ({summary['decision']['reason']})"),

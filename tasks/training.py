@@ -6,6 +6,8 @@ whole carry (model, optimizer, random state, step) and the identity of the pipel
 
 from __future__ import annotations
 
+import copy
+import json
 import platform
 import time
 from collections.abc import Iterator
@@ -20,9 +22,10 @@ import numpy as np
 
 from datasets.errors import NonFiniteError, TrainingError
 from datasets.schema import Columns
-from tasks.ahead import depth_here, placed_ahead
+from tasks.ahead import depth_here
 from tasks.artifact import Artifact, Draft
 from tasks.autotune import Setting
+from tasks.beginning import beginning
 from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
 from tasks.columns import MappedColumns
@@ -35,15 +38,19 @@ from tasks.eval_step import EvalStep
 from tasks.event_log import write_logs
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall, Skip
+from tasks.fitted import write_fitted
 from tasks.input_wait import InputWait
-from tasks.lineage import go_on_from_shorter, lineage
-from tasks.metric_log import MetricLog, Position, read_metrics, read_until
+from tasks.mesh import Mesh
+from tasks.metric_log import MetricLog, Position, read_metrics
 from tasks.objective import Objective, class_weights
 from tasks.optimizers import averaged, learning_rates
+from tasks.order import Order
+from tasks.other_mesh import segments
 from tasks.pipeline import Pipeline
 from tasks.post_mortem import context
 from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
+from tasks.silent import NoCheckpoints, NoLog
 from tasks.stage import Job
 from tasks.step import Batch, Carry
 from tasks.warm_start import load, said
@@ -59,14 +66,16 @@ BEST = ("test_loss", "min")
 
 
 def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Artifact:
-    """Does the work of stage `fit`; see there."""
+    """Does the work of stage `fit`, or of one of its processes; see there."""
+    mesh = Mesh(job.request.parallel, job.request.dataset.recipe.batch_size)
     check_vouched(job.store, records, report)
-    job.store.verify(records)
     use_compilation_cache(job.store.root / "compiled")
     folder = job.store.root / "checkpoints" / job.request.name / job.key
-    if job.anew:
-        job.store.discard(folder)
-    training = Training(job, records, chosen_setting(job.store, plan), folder)
+    if mesh.first:
+        job.store.verify(records)
+        if job.anew:
+            job.store.discard(folder)
+    training = Training(job, records, chosen_setting(job.store, plan), folder, mesh)
     table = training.objective.table()
     LOG.info("the model, %s parameters:\n%s", f"{training.parameters:,}", table)
     try:
@@ -77,11 +86,16 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
 
     def fill(draft: Draft) -> None:
         save_weights(draft.folder, training.step.model(training.evaluated(carry)), job.request.dataset)
+        write_fitted(draft.folder, job.request.fitted)
         write_bytes(draft.folder / METRICS, (folder / METRICS).read_bytes())
         write_bytes(draft.folder / MODEL_TABLE, table.encode())
         draft.facts = {"records": records.digest, "steps": int(carry.step), "parameters": training.parameters}
+        if len(training.meshes) > 1:  # then the key doesn't say it
+            draft.facts["meshes"] = training.meshes
 
-    return job.commit("weights", fill)
+    if mesh.first:
+        return Artifact(**json.loads(mesh.told(json.dumps(job.commit("weights", fill).to_json()))))
+    return Artifact(**json.loads(mesh.told("")))
 
 
 class Training:
@@ -93,12 +107,17 @@ class Training:
         parameters: How many numbers are learned.
     """
 
-    def __init__(self, job: Job, records: Artifact, setting: Setting, folder: Path) -> None:
+    def __init__(self, job: Job, records: Artifact, setting: Setting, folder: Path, mesh: Mesh | None = None) -> None:
         dataset, recipe = job.request.dataset, job.request.dataset.recipe
+        mesh = mesh or Mesh(job.request.parallel, recipe.batch_size)
+        if mesh.split is not None:
+            setting = replace(setting, resident=False)  # what is resident lies on one device
         self.job, self.dataset, self.recipe, self.folder, self.setting = job, dataset, recipe, folder, setting
-        self.records = records
+        self.records, self.mesh = records, mesh
         self.pipeline: Pipeline = open_pipeline(job.store, job.request, records, resident=setting.resident)
-        self.total = self.pipeline.order.total_steps(recipe.epochs)
+        self.order = self.pipeline.order  # of whole batches
+        self.pipeline.order = self.order.shared(mesh)
+        self.total = self.order.total_steps(recipe.epochs)
         classes = len(dataset.features[dataset.label].classes)
         weights = class_weights(
             recipe, lambda: labels(columns(job.store, job.request, records, "train"), dataset.label), classes
@@ -109,16 +128,18 @@ class Training:
         self.warm_start = None if start is None else load(start, model)
         if self.warm_start is not None:
             LOG.info("warm start from %s: %s", self.warm_start["from"], said(self.warm_start))
-        self.step = self.objective.train_step(self.total, watching_layers)
+        self.step = self.objective.train_step(self.total, watching_layers, **mesh.shardings)
         self.stepped = DebugStep(self.step) if job.request.debug_checks else self.step
         if job.request.debug_checks:
             LOG.warning("debug mode: every value of every step is checked, which takes many times as long")
         self.eval_step = EvalStep(
-            model, self._example_metrics, dataset.features, recipe.batch_size, self.step.abstract_carry()
-        )
+            model, self._example_metrics, dataset.features, recipe.batch_size, self.step.abstract_carry(),
+            sharding=mesh.split, place=mesh.place,
+        )  # fmt: skip
         self.rates = learning_rates(recipe, self.total)
         self.test = columns(job.store, job.request, records, "test")
         self.resumed_from: int | None = None
+        self.meshes = segments(None, mesh.asked.mesh())
         self.seconds = self.evaluating = 0.0
         self.wait = InputWait(0)
         self.began, self.times = time.time(), list[dict[str, Any]]()
@@ -144,28 +165,28 @@ class Training:
             NonFiniteError: A loss or gradient was NaN or infinite; the last checkpoint is from before it.
         """
         path, (metric, mode) = self.folder / METRICS, BEST
-        with Checkpoints(
+        writing = Checkpoints(
             self.folder, keep_best=self.job.request.keep_best, metric=metric, mode=mode, warn=LOG.warning
-        ) as checkpoints:
-            restored = checkpoints.restore_latest(
-                self.step.abstract_carry(), check=lambda meta: read_until(path, meta["metrics"])
-            )
-            if restored is None:
-                line = lineage(self.job.components, self.recipe, self.total)
-                restored = go_on_from_shorter(
-                    self.folder, line, self.total, self.step.abstract_carry(), METRICS, anew=self.job.anew
-                )
+        ) if self.mesh.first else NoCheckpoints()  # fmt: skip
+        with writing as checkpoints:
+            restored = beginning(
+                self.mesh, checkpoints, self.folder, self.job.components, self.recipe, self.total,
+                self.step.abstract_carry(), METRICS, anew=self.job.anew,
+            )  # fmt: skip
             carry = self.step.initial_carry() if restored is None else restored.state
             start = 0
             if restored is not None:
                 start = self.resumed_from = self.pipeline.restore(restored.meta["pipeline"])
                 self.stopping = EarlyStopping(self.recipe.early_stopping, restored.meta.get("early_stopping"))
-            log = MetricLog(path, None if restored is None else restored.meta["metrics"])
+                self.meshes = segments(restored, self.mesh.asked.mesh())
+            position = None if restored is None else restored.meta["metrics"]
+            log = MetricLog(path, position) if self.mesh.first else NoLog()
             try:
                 with StopSignal() as stop, bar("fit", self.total, "steps") as progress:
                     progress.move_to(start)
                     carry = self._steps(carry, start, checkpoints, log, stop, progress)
                     checkpoints.wait()  # before the signal is handed on, which may end the process at once
+                    self.mesh.told("")  # and the others don't end before the first
             finally:
                 log.close()
             if (
@@ -176,27 +197,31 @@ class Training:
         return carry
 
     def _steps(
-        self, carry: Carry, start: int, checkpoints: Checkpoints, log: MetricLog, stop: StopSignal, progress: Bar
-    ) -> Carry:
+        self, carry: Carry, start: int, checkpoints: Checkpoints | NoCheckpoints, log: MetricLog | NoLog,
+        stop: StopSignal, progress: Bar,
+    ) -> Carry:  # fmt: skip
         firewall = Firewall(
-            self.step, every=FETCH_EVERY, folder=self.job.store.root / "capsules" / self.job.request.name,
+            self.step, every=FETCH_EVERY, folder=self._capsules(), whole=self._whole_batch,
             context=context(self.job.request.name, self.recipe, self.total, self.objective.weights, self.records,
-                            self.job.components),
+                            self.job.components, self.job.request.fitted),
         )  # fmt: skip
         self.skipped = int(carry.skipped)
         pending: list[dict[str, jax.Array]] = []
         began = saved_at = time.perf_counter()
         for at, batch, placed in () if self.stopping.over else self._batches(start):
-            ids = self.pipeline.order.ids(at)[1].tolist()
+            ids = self.order.ids(at)[1].tolist()
             carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
             firewall.observe(at, batch, ids, metrics)
             pending.append(metrics)
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
-            due = last or (every and done % every == 0) or time.perf_counter() - saved_at >= SAVE_SECONDS
+            # Asked once: a signal may come between two lines.
+            late, stopping = self.mesh.agree(
+                done, time.perf_counter() - saved_at >= SAVE_SECONDS, stop.received is not None
+            )
+            due = last or (every and done % every == 0) or late
             evaluates = self._evaluates_at(done)
-            stopping = stop.received is not None  # asked once: a signal may come between two lines
             look = due or evaluates or stopping
             if look or len(pending) == FETCH_EVERY:
                 rows = self._rows(done - len(pending), pending, firewall.check(carry, now=True))
@@ -236,7 +261,7 @@ class Training:
 
     def write_logs(self) -> None:
         """Parquet and TensorBoard's events of all steps so far, below `logs/` in the store."""
-        if rows := read_metrics(self.folder / METRICS):
+        if self.mesh.first and (rows := read_metrics(self.folder / METRICS)):
             try:
                 folder = self.job.store.root / "logs" / self.job.request.name / self.job.key
                 write_logs(folder, rows, self.times, self.began)
@@ -245,7 +270,14 @@ class Training:
 
     def _evaluates_at(self, done: int) -> bool:
         every = self.recipe.evaluate_every
-        return done % self.pipeline.order.steps_per_epoch == 0 or (every is not None and done % every == 0)
+        return done % self.order.steps_per_epoch == 0 or (every is not None and done % every == 0)
+
+    def _capsules(self) -> Path | None:
+        return self.job.store.root / "capsules" / self.job.request.name if self.mesh.first else None
+
+    def _whole_batch(self, at: int, share: Batch) -> Batch:
+        """The batch of a step, of which this process has read a share."""
+        return share if self.mesh.shard_count == 1 else replaced_order(self.pipeline, self.order).batch(at)
 
     def _refuse_poisoned(self, carry: Carry, at: int) -> None:
         """The firewall guards loss and gradients; an optimizer can still make NaN of finite gradients."""
@@ -261,6 +293,7 @@ class Training:
             "pipeline": self.pipeline.state(done),
             "metrics": logged,
             "early_stopping": self.stopping.state(),
+            "meshes": self.meshes,
             "key": self.job.key,
             "recipe": canonical(self.recipe, set()),
             "versions": versions(),
@@ -271,7 +304,7 @@ class Training:
         self.wait = InputWait(start)
         with self.pipeline.iterate(start, self.total, **self.setting.reading) as batches:
             depth = 0 if self.setting.resident else depth_here()
-            pairs = placed_ahead(self._checked(start, batches), depth)
+            pairs = self.mesh.placed(self._checked(start, batches), depth)
             for at, (batch, placed) in enumerate(pairs, start):
                 yield at, batch, placed
 
@@ -281,7 +314,7 @@ class Training:
                 batch = next(batches)
             if not self.setting.resident:  # then every row was checked when it was put on the device
                 ids = self.pipeline.order.ids(at)[1].tolist()
-                check_batch(batch, self.dataset.features, self.recipe.batch_size, step=at, ids=ids)
+                check_batch(batch, self.dataset.features, len(ids), step=at, ids=ids)
             yield batch
 
     def _rows(self, first: int, pending: list[dict[str, jax.Array]], skips: list[Skip]) -> list[dict[str, Any]]:
@@ -289,7 +322,7 @@ class Training:
         left_out = {skip.verdict.step: skip for skip in skips}
         rows = []
         for at, row in enumerate(fetched(pending), first):
-            place = {"step": at, "epoch": self.pipeline.order.epoch(at)}
+            place = {"step": at, "epoch": self.order.epoch(at)}
             if row["applied"]:
                 update = (at - self.skipped) // self.recipe.accumulate
                 rate = float(self.rates[min(update, len(self.rates) - 1)])
@@ -310,7 +343,7 @@ class Training:
                 "the loss of the test split isn't finite", split="test", step=at, got=means["test_loss"],
                 cure="look for extreme values in the validation report of the test split",
             )  # fmt: skip
-        return {"step": at, "epoch": self.pipeline.order.epoch(at), **means}
+        return {"step": at, "epoch": self.order.epoch(at), **means}
 
     def notes(self) -> dict[str, Any]:
         """What this process measured, for the summary: nothing of it decides the weights."""
@@ -325,6 +358,7 @@ class Training:
             "skipped_batches": self.skipped,
             "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},
             "warm_start": self.warm_start,
+            "meshes": self.meshes,
         }
 
 
@@ -339,6 +373,13 @@ def fetched(pending: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
     metrics = [tuple(one[name] for name in FETCHED) for one in pending]
     rows = np.asarray(packed(metrics + metrics[-1:] * (FETCH_EVERY - len(metrics)))).tolist()
     return [dict(zip(FETCHED, row, strict=True)) for row in rows[: len(pending)]]
+
+
+def replaced_order(pipeline: Pipeline, order: Order) -> Pipeline:
+    """The same pipeline in another order."""
+    other = copy.copy(pipeline)
+    other.order = order
+    return other
 
 
 def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -43,10 +43,11 @@ def finished(store: Path, about: str = "Toy pictures") -> Run:
         return toy.job(request, stage).commit(stage, fill)
 
     notes = {"fit": FIT_NOTES, "evaluate": {"traces": REPORT}}
+    because = {"fit": ("lr: 1 -> 2", "code x changed")}
     return Run(
         request,
         [
-            Outcome(name, f"key-{name}", state, 1.23456, commit(name), notes.get(name, {}))
+            Outcome(name, f"key-{name}", state, 1.23456, commit(name), notes.get(name, {}), because.get(name, ()))
             for name, state in STATES.items()
         ],
     )
@@ -59,12 +60,14 @@ def test_the_summary_says_what_the_stages_did(tmp_path: Path) -> None:
     assert {stage["name"]: stage["state"] for stage in made["stages"]} == STATES
     assert made["stages"][4] == {
         "name": "fit", "key": "key-fit", "state": "resumed", "seconds": 1.235, "digest": artifact_of(run, "fit").digest,
+        "because": ["lr: 1 -> 2", "code x changed"],
     }  # fmt: skip
     expected = {
         "run": "run-id", "dataset": "toy", "about": "Toy pictures", "metrics": FACTS["evaluate"], "champion": None,
         "decision": {"promoted": False, "reason": FACTS["promote"]["reason"]}, "steps": 140, "parameters": 101_770,
         "examples_per_second": 12345.6, "skipped_batches": 2, "input_wait": 0.012,
         "resumed_from": 40, "checkpoints": FIT_NOTES["checkpoints"], "warm_start": None,
+        "meshes": [[0, 1, 1]],
         "traces": {"train": [1, 1], "eval": [1, 1], "predict": [1, 1]},
         "compiled": {"train": "compiled", "eval": "from cache", "predict": "compiled"},
         "artifacts": {name: str(Store(tmp_path).root / name / "toy" / f"{name}-1") for name in STATES},

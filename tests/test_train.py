@@ -37,6 +37,7 @@ def test_what_the_command_reads_the_flow_takes_as_it_is() -> None:
         "--store", "7", "--raw", "8", "--checkpoint-every", "20", "--keep-best", "0", "--warm-start", "champion",
         "--warm-start-only", "9", "--on-nonfinite", "skip", "--debug-checks",
         "--refresh", "fit", "--from", "evaluate", "--timeout", "90",
+        "--devices", "4", "--processes", "2", "--process", "1", "--coordinator", "host0:8476",
     )  # fmt: skip
     assert None not in given.values()
     assert train.validate_parameters(given) == given
