@@ -4,7 +4,10 @@ Life of a save: the state is copied to the host (this blocks), one thread writes
 adds digests, syncs every file, and renames the folder to `<step>` (this is the commit). So a step's name means that the
 step was complete; a kill leaves names that the next start clears; and a step that isn't whole was damaged later.
 
-At most one save is under way: the next one waits for it, and raises its error if it failed.
+At most one save is under way: the next one waits for it, and raises its error if it failed. A step that is only of use
+because it is the best so far can be held on the host until the next save, which writes it first: an evaluation every
+second then costs a copy every second, not a write. A kill before that loses nothing, because the training that resumes
+comes by the same step again.
 """
 
 from __future__ import annotations
@@ -67,6 +70,21 @@ class Cost:
     bytes: int = 0
 
 
+@dataclass(frozen=True)
+class _Snapshot:
+    """A step on the host."""
+
+    step: int
+    arrays: dict[str, Leaf]
+    meta: Any
+    metrics: dict[str, float]
+
+    @property
+    def ranked(self) -> Manifest:
+        """What its manifest will say of its rank."""
+        return Manifest(self.step, {name: v for name, v in self.metrics.items() if math.isfinite(v)}, {})
+
+
 class Checkpoints:
     """The checkpoints in one folder; this process is the only one that writes it.
 
@@ -89,6 +107,7 @@ class Checkpoints:
         self._retention, self._warn = Retention(keep_last, keep_best, metric, mode), warn
         self._pending: futures.Future[None] | None = None
         self._under_way: dict[int, Manifest] = {}
+        self._held: list[_Snapshot] = []
         with _explained("the folder for checkpoints can't be used", self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             self._lock = _only_writer(self.root)
@@ -128,9 +147,28 @@ class Checkpoints:
         """
         started = time.perf_counter()
         self.wait()
+        written = [*self._held, self._snapshot(step, state, meta, metrics)]
+        self._held = []
+        self._under_way = {one.step: one.ranked for one in written}
+        self._pending = self._writer.submit(self._write_all, started, written)
+        blocked = time.perf_counter() - started
+        self._blocked_s += blocked
+        return blocked
+
+    def hold(self, step: int, state: Any, *, meta: Any, metrics: Mapping[str, float]) -> None:  # noqa: ANN401
+        """Copies a step to the host, to be written by the next `save` if it is still among the best then; as `save`."""
+        started = time.perf_counter()
+        self.check()
+        held = [*self._held, self._snapshot(step, state, meta, metrics)]
+        best = self._retention.ranked({**self._known(), **{one.step: one.ranked for one in held}})
+        self._held = [one for one in held if one.step in best[: self._retention.best]]
+        self._blocked_s += time.perf_counter() - started
+
+    def _snapshot(self, step: int, state: Any, meta: Any, metrics: Mapping[str, float] | None) -> _Snapshot:  # noqa: ANN401
         check_int("step", step, 0)
         self._refuse_other_folder()
-        if self._kept and step <= (newest := max(self._kept)):
+        known = [*self._kept, *(one.step for one in self._held)]
+        if known and step <= (newest := max(known)):
             raise CheckpointError(
                 f"step {step} can't be saved: steps only go up", checkpoint=self.root, got=step,
                 expected=f"more than {newest}, the newest here", cure="go on from restore_latest()",
@@ -142,12 +180,10 @@ class Checkpoints:
             raise CheckpointError(
                 "meta is JSON, and metrics are numbers", checkpoint=self.root, step=step, got=error
             ) from error
-        arrays = leaves.to_host(state)
-        self._under_way = {step: Manifest(step, {n: v for n, v in scores.items() if math.isfinite(v)}, {})}
-        self._pending = self._writer.submit(self._write, started, step, arrays, meta, scores)
-        blocked = time.perf_counter() - started
-        self._blocked_s += blocked
-        return blocked
+        return _Snapshot(step, leaves.to_host(state), meta, scores)
+
+    def _known(self) -> dict[int, Manifest]:
+        return {**self._under_way, **self._kept, **{one.step: one.ranked for one in self._held}}
 
     def check(self) -> None:
         """Raises the error of a save that has failed by now; never waits. Cheap enough for every step."""
@@ -185,7 +221,7 @@ class Checkpoints:
 
     def would_be_best(self, metrics: Mapping[str, float]) -> bool:
         """Whether a step with these metrics would be kept for them, whatever comes later."""
-        return self._retention.would_be_best({**self._under_way, **self._kept}, metrics)
+        return self._retention.would_be_best(self._known(), metrics)
 
     def best(self) -> int | None:
         """The committed step with the best metric; None if none has a finite one."""
@@ -239,6 +275,11 @@ class Checkpoints:
                 cure="remove the folder to start this training over",
             )  # fmt: skip
         return None
+
+    def _write_all(self, started: float, snapshots: list[_Snapshot]) -> None:
+        for one in snapshots:
+            self._write(started, one.step, one.arrays, one.meta, one.metrics)
+            started = time.perf_counter()
 
     def _write(self, started: float, step: int, arrays: dict[str, Leaf], meta: Any, metrics: dict[str, float]) -> None:  # noqa: ANN401
         partial = self.root / f"{retention.SAVING}{step}-{uuid.uuid4().hex[:6]}"

@@ -11,6 +11,7 @@ program. Where a value is wrong (NaN, a label out of range) it is a SchemaError:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import chex
@@ -107,14 +108,19 @@ def _bad(values: np.ndarray, low: float | None, high: float | None) -> np.ndarra
 
 def _limits(feature: Feature) -> tuple[float | None, float | None]:
     """Bounds that the dtype itself doesn't give: those of the feature and those of the device's narrower dtype."""
+    return _limits_on(feature, device_dtype(feature.dtype))
+
+
+@lru_cache
+def _limits_on(feature: Feature, on_device: np.dtype[Any]) -> tuple[float | None, float | None]:
     low, high = feature.bounds
     dtype = np.dtype(feature.dtype)
     if dtype.kind == "b":
         return None, None
     info = np.iinfo if dtype.kind in "iu" else np.finfo
     own = info(dtype)
-    if device_dtype(feature.dtype).itemsize < dtype.itemsize:
-        device = info(device_dtype(feature.dtype))
+    if on_device.itemsize < dtype.itemsize:
+        device = info(on_device)
         low = float(device.min) if low is None else max(low, float(device.min))
         high = float(device.max) if high is None else min(high, float(device.max))
     if dtype.kind in "iu":

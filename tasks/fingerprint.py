@@ -28,6 +28,7 @@ INIT = "__init__.py"
 INFRASTRUCTURE = frozenset(
     {
         "datasets.errors",
+        "tasks.allocator",
         "tasks.artifact",
         "tasks.cache",
         "tasks.canonical",

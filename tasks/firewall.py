@@ -46,7 +46,9 @@ class Firewall:
     """Watches one run of a TrainStep.
 
     Call `observe` after every step and `check` too: it returns at once unless `every` steps have passed, or `now` is
-    given. Check with `now=True` before a checkpoint or an evaluation is made of a carry, and at the end.
+    given. Check with `now=True` before a checkpoint or an evaluation is made of a carry, and at the end. Who fetches
+    the metrics anyway calls `passed` for the steps that were applied, and `check` only when one was not; then nothing
+    waits for a step that is under way.
 
     Attributes:
         skips: Every batch that was left out so far, in order.
@@ -79,7 +81,7 @@ class Firewall:
         self._folder, self._whole = folder, whole
         self._context = dict(context or {})
         self._ring: collections.deque[_Seen] = collections.deque(maxlen=every + 1)
-        self._unchecked = 0
+        self._unchecked = 0  # of the newest in the ring
         self._skipped = -1  # not known until the first look: a resumed carry brings its own count
         self.skips: list[Skip] = []
 
@@ -99,6 +101,10 @@ class Firewall:
             raise TrainingError("steps went by unchecked", got=self._unchecked, expected=f"at most {self._every}")
         self._ring.append(_Seen(step, batch, ids, metrics))
         self._unchecked += 1
+
+    def passed(self, step: int) -> None:
+        """Takes note that every batch up to `step` was applied, as its metric `applied` says: no look is due for it."""
+        self._unchecked = sum(seen.step > step for seen in list(self._ring)[len(self._ring) - self._unchecked :])
 
     def check(self, carry: Carry, *, now: bool = False) -> list[Skip]:
         """Looks at the latch if it is time to, which waits for the device.

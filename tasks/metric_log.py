@@ -54,6 +54,10 @@ class MetricLog:
         """Makes all rows survive a power cut; call it before the checkpoint that keeps the position that it gives."""
         with _explained(self.path):
             os.fsync(self._file.fileno())
+        return self.position()
+
+    def position(self) -> Position:
+        """Behind the newest row; a checkpoint may keep it once `sync` was called."""
         return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:

@@ -23,6 +23,9 @@ class NoCheckpoints:
         """Saves nothing."""
         return 0.0
 
+    def hold(self, step: int, state: Any, *, meta: Any, metrics: Mapping[str, float]) -> None:  # noqa: ANN401
+        """Holds nothing."""
+
     def would_be_best(self, metrics: Mapping[str, float]) -> bool:
         """False: the first process knows."""
         return False
@@ -41,6 +44,10 @@ class NoLog:
         """Drops the rows."""
 
     def sync(self) -> dict[str, Any]:
+        """No position."""
+        return {}
+
+    def position(self) -> dict[str, Any]:
         """No position."""
         return {}
 

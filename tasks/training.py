@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from datasets.errors import NonFiniteError, TrainingError
@@ -37,6 +36,7 @@ from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
 from tasks.event_log import write_logs
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
+from tasks.fetching import Fetching
 from tasks.firewall import Firewall, Skip
 from tasks.fitted import write_fitted
 from tasks.input_wait import InputWait
@@ -201,19 +201,19 @@ class Training:
         stop: StopSignal, progress: Bar,
     ) -> Carry:  # fmt: skip
         firewall = Firewall(
-            self.step, every=FETCH_EVERY, folder=self._capsules(), whole=self._whole_batch,
+            self.step, every=2 * FETCH_EVERY, folder=self._capsules(), whole=self._whole_batch,
             context=context(self.job.request.name, self.recipe, self.total, self.objective.weights, self.records,
                             self.job.components, self.job.request.fitted),
         )  # fmt: skip
         self.skipped = int(carry.skipped)
-        pending: list[dict[str, jax.Array]] = []
+        fetching, self._left_out = Fetching(FETCHED, FETCH_EVERY), dict[int, Skip]()
         began = saved_at = time.perf_counter()
         for at, batch, placed in () if self.stopping.over else self._batches(start):
             ids = self.order.ids(at)[1].tolist()
             carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
             firewall.observe(at, batch, ids, metrics)
-            pending.append(metrics)
+            fetching.add(metrics)
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
             # Asked once: a signal may come between two lines.
@@ -223,13 +223,18 @@ class Training:
             due = last or (every and done % every == 0) or late
             evaluates = self._evaluates_at(done)
             look = due or evaluates or stopping
-            if look or len(pending) == FETCH_EVERY:
-                rows = self._rows(done - len(pending), pending, firewall.check(carry, now=True))
+            if look or fetching.full:
+                first = done - fetching.count
+                found = fetching.all() if look else fetching.older()
+                if look or not all(row["applied"] for row in found):
+                    self._left_out |= {skip.verdict.step: skip for skip in firewall.check(carry, now=True)}
+                else:
+                    firewall.passed(first + len(found) - 1)
+                rows = self._rows(first, found)
                 log.append(rows)
                 speed = self._timed(at, done - start, time.perf_counter() - began)
                 loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
                 progress.move_to(done, f"{loss}, {speed:,.0f} examples/s")
-                pending = []
             began_evaluating = time.perf_counter()
             tested = self._evaluate(carry, at) if evaluates else {}
             self.evaluating += time.perf_counter() - began_evaluating
@@ -238,10 +243,13 @@ class Training:
             if BEST[0] in tested:
                 self.stopping.see(tested[BEST[0]])
             over = self.stopping.over
-            if due or stopping or over or checkpoints.would_be_best(scores):
+            if due or stopping or over:
                 self._refuse_poisoned(carry, at)
                 checkpoints.save(done, carry, meta=self._meta(done, log.sync()), metrics=scores)
                 saved_at = time.perf_counter()
+            elif scores and checkpoints.would_be_best(scores):
+                self._refuse_poisoned(carry, at)
+                checkpoints.hold(done, carry, meta=self._meta(done, log.position()), metrics=scores)
             if stopping or over:
                 break
         self.seconds = time.perf_counter() - began
@@ -317,11 +325,10 @@ class Training:
                 check_batch(batch, self.dataset.features, len(ids), step=at, ids=ids)
             yield batch
 
-    def _rows(self, first: int, pending: list[dict[str, jax.Array]], skips: list[Skip]) -> list[dict[str, Any]]:
+    def _rows(self, first: int, found: list[dict[str, float]]) -> list[dict[str, Any]]:
         """One row of the metric log for each step; a batch that was left out has no loss, but names its records."""
-        left_out = {skip.verdict.step: skip for skip in skips}
         rows = []
-        for at, row in enumerate(fetched(pending), first):
+        for at, row in enumerate(found, first):
             place = {"step": at, "epoch": self.order.epoch(at)}
             if row["applied"]:
                 update = (at - self.skipped) // self.recipe.accumulate
@@ -330,7 +337,7 @@ class Training:
                 rows.append({**place, **numbers, "learning_rate": rate})
             else:
                 self.skipped += 1
-                skip = left_out[at]
+                skip = self._left_out.pop(at)
                 rows.append({**place, "skipped": skip.verdict.kind, "records": list(skip.records)})
         return rows
 
@@ -360,19 +367,6 @@ class Training:
             "warm_start": self.warm_start,
             "meshes": self.meshes,
         }
-
-
-@jax.jit
-def packed(metrics: list[tuple[jax.Array, ...]]) -> jax.Array:
-    """float32 [steps, metrics]: one array to fetch, because each costs as much as a small step."""
-    return jnp.stack([jnp.stack([value.astype(jnp.float32) for value in one]) for one in metrics])
-
-
-def fetched(pending: list[dict[str, jax.Array]]) -> list[dict[str, float]]:
-    """The metrics of some steps on the host, in one go; filled up to one length, so that it is one program."""
-    metrics = [tuple(one[name] for name in FETCHED) for one in pending]
-    rows = np.asarray(packed(metrics + metrics[-1:] * (FETCH_EVERY - len(metrics)))).tolist()
-    return [dict(zip(FETCHED, row, strict=True)) for row in rows[: len(pending)]]
 
 
 def replaced_order(pipeline: Pipeline, order: Order) -> Pipeline:

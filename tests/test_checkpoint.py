@@ -156,6 +156,37 @@ def test_the_save_under_way_counts_for_what_is_best(tmp_path: Path, monkeypatch:
         assert checkpoints.would_be_best({"loss": 0.1})
 
 
+def test_a_held_step_is_written_by_the_next_save_if_it_is_still_the_best(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        checkpoints.save(1, state_at(1), meta={"at": 1}, metrics={"loss": 0.5})
+        checkpoints.hold(2, state_at(2), meta={"at": 2}, metrics={"loss": 0.3})
+        checkpoints.hold(3, state_at(3), meta={"at": 3}, metrics={"loss": 0.2})
+        assert not checkpoints.would_be_best({"loss": 0.25})
+        checkpoints.hold(4, state_at(4), meta={"at": 4}, metrics={"loss": 0.4})
+        checkpoints.wait()
+        assert checkpoints.steps() == [1]
+        with pytest.raises(CheckpointError, match="steps only go up"):
+            checkpoints.hold(3, state_at(3), meta={}, metrics={"loss": 0.1})
+        checkpoints.save(5, state_at(5), meta={"at": 5}, metrics={"loss": 0.9})
+        checkpoints.save(6, state_at(6), meta={"at": 6})
+        checkpoints.wait()
+        assert checkpoints.steps() == [3, 5, 6]
+        assert checkpoints.best() == 3
+        found = checkpoints.restore(3, ABSTRACT)
+        assert found.meta == {"at": 3}
+        assert bits(found.state) == bits(state_at(3))
+
+
+def test_a_held_step_is_a_copy(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "run") as checkpoints:
+        state = state_at(1)
+        checkpoints.hold(1, state, meta={}, metrics={"loss": 0.3})
+        jax.tree.map(lambda leaf: leaf.delete(), state)
+        checkpoints.save(2, state_at(2), meta={}, metrics={})
+        checkpoints.wait()
+        assert bits(checkpoints.restore(1, ABSTRACT).state) == bits(state_at(1))
+
+
 def test_what_a_checkpoint_refers_to_is_checked_with_it(root: Path) -> None:
     warnings: list[str] = []
 
