@@ -11,6 +11,8 @@ import datasets
 from tasks.progress import LOG
 
 FLOW = "train"
+FLOWS = (FLOW, "predict", "promote", "clean")  # those with deployments
+STORE, MODELS = "store", "models"  # names of the deployments of `clean` and `promote`
 BY_SCHEDULE = "auto-scheduled"  # the tag that Prefect gives to runs of a schedule
 SKIPPED = "skipped: the service was down at its time, and a newer night is due"
 RECONCILED = "found running at start-up with no process behind it"
@@ -85,10 +87,10 @@ def skip_missed_nights() -> None:
 def _our_flow() -> Any:  # noqa: ANN401
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-    return FlowFilter(name=FlowFilterName(any_=[FLOW]))  # the server may be one that others use too
+    return FlowFilter(name=FlowFilterName(any_=list(FLOWS)))  # the server may be one that others use too
 
 
 def _our_deployments() -> Any:  # noqa: ANN401
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 
-    return DeploymentFilter(name=DeploymentFilterName(any_=datasets.names()))
+    return DeploymentFilter(name=DeploymentFilterName(any_=[*datasets.names(), STORE]))

@@ -1,4 +1,4 @@
-"""What a person sees while a stage works: a bar in a terminal, a line now and then elsewhere."""
+"""What a person sees while a stage works: a bar in a terminal, a line now and then elsewhere, and a bar in the UI."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from tasks.progress_artifact import ProgressArtifact
 
 LOG = logging.getLogger("gristmill")
 SECONDS_BETWEEN_LINES = 10.0
@@ -31,6 +35,7 @@ class Bar:
         self._rich = rich
         self._task: TaskID | None = rich.add_task(stage, total=total, unit=unit, note="") if rich else None
         self._last = time.monotonic()
+        self._shown: ProgressArtifact | None = None
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Counts `count` more units; `note` is shown beside them, such as "loss 0.12, 3,400 examples/s"."""
@@ -42,24 +47,42 @@ class Bar:
         if self._rich is not None and self._task is not None:
             self._note = note or self._note
             self._rich.update(self._task, completed=done, note=self._note)
-        elif (now := time.monotonic()) - self._last >= SECONDS_BETWEEN_LINES:
+        if (now := time.monotonic()) - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            of = f" of {self.total:,}" if self.total else ""
-            LOG.info("%s: %s%s %s%s", self.stage, f"{done:,}", of, self.unit, f", {note}" if note else "")
+            if self._rich is None:
+                of = f" of {self.total:,}" if self.total else ""
+                LOG.info("%s: %s%s %s%s", self.stage, f"{done:,}", of, self.unit, f", {note}" if note else "")
+            self._show(note)
+
+    def end(self) -> None:
+        """Shows the last count in the UI, if the stage was long enough to be there."""
+        if self._shown is not None:
+            self._show("")
+
+    def _show(self, note: str) -> None:
+        if self.total and "prefect" in sys.modules:
+            from tasks.progress_artifact import ProgressArtifact
+
+            self._shown = self._shown or ProgressArtifact(self.stage, self.unit)
+            self._shown.show(self.done, self.total, note)
 
 
 @contextmanager
 def bar(stage: str, total: int | None, unit: str) -> Iterator[Bar]:
     """The bar of a stage while it works; drawn only where standard error is a terminal."""
     if not sys.stderr.isatty():
-        yield Bar(stage, total, unit, None)
+        plain = Bar(stage, total, unit, None)
+        yield plain
+        plain.end()
         return
     columns = (
         TextColumn("{task.description:<9}"), BarColumn(bar_width=28), MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"), TimeElapsedColumn(), TextColumn("[dim]{task.fields[note]}"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as rich:
-        yield Bar(stage, total, unit, rich)
+        drawn = Bar(stage, total, unit, rich)
+        yield drawn
+        drawn.end()
 
 
 def tell(stage: str, what: str) -> None:

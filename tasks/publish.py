@@ -1,49 +1,88 @@
-"""What Prefect's UI shows of a run: metrics, loss curve, confusion matrix, settings of the feed, the run's page."""
+"""What Prefect's UI shows of a run: its stages and why they ran, data, feed, metrics, plots, the run's page."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate
 
 from tasks.durable import read_json
-from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
+from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS, MISTAKES_PAGE, MISTAKES_PICTURE
 from tasks.feed import PLAN, PLOT
+from tasks.notify import say_refused
+from tasks.promote import PAGE as DECISION_PAGE
 from tasks.stage import Run
 from tasks.summary import artifact_of, rows
 from tasks.validate import PAGE
 
 MODEL_TABLE = "model.txt"
+SAMPLES = "samples.png"
 
 
 def publish(run: Run, summary: dict[str, Any]) -> None:
     """Creates the artifacts of the current flow run, under keys of the dataset so that Prefect keeps their history."""
+    name, run_id = key_part(run.request.name), UUID(summary["run"])
+    with get_client(sync_client=True) as client:  # one connection for all
+        for what, kind, data, about in shown(run, summary):
+            client.create_artifact(
+                ArtifactCreate(key=f"{name}-{what}", type=kind, data=data, description=about, flow_run_id=run_id)
+            )
+    if not summary["decision"]["promoted"] and summary["stages"][-1]["state"] != "cached":
+        say_refused(summary["run"], summary["champion"], summary["decision"]["reason"])
+
+
+def shown(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
+    """What is shown: its key, "table" or "markdown", the content, and a description."""
     folder = run.store.path(artifact_of(run, "evaluate"))
-    metrics = read_json(folder / METRICS)
-    name = key_part(run.request.name)
-    create_table_artifact(
-        key=f"{name}-metrics", table=json.loads(json.dumps(table(metrics))), description=summary["about"]
-    )
-    create_markdown_artifact(key=f"{name}-loss-curve", markdown=f"# Loss\n\n{image(folder / LOSS_CURVE)}")
-    create_markdown_artifact(
-        key=f"{name}-confusion-matrix", markdown=f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}"
-    )
-    plan = run.store.path(artifact_of(run, "feed"))
+    plan, report = run.store.path(artifact_of(run, "feed")), run.store.path(artifact_of(run, "validate"))
+    decision = run.store.path(artifact_of(run, "promote"))
     settings = read_json(plan / PLAN)
-    create_table_artifact(
-        key=f"{name}-feed", table=feed_table(settings),
-        description=f"Settings of the input pipeline. Tier: {settings['tier']}. Chosen: {settings['chosen']['why']}",
-    )  # fmt: skip
-    create_markdown_artifact(
-        key=f"{name}-feed-plot", markdown=f"# Input settings\n\n{settings['chosen']['why']}\n\n{image(plan / PLOT)}"
-    )
-    report = run.store.path(artifact_of(run, "validate"))
-    create_markdown_artifact(key=f"{name}-data", markdown=(report / PAGE).read_text(encoding="utf-8"))
-    create_markdown_artifact(key=f"{name}-run", markdown=page(summary, folder))
+    why = settings["chosen"]["why"]
+    yield "stages", "table", json.dumps(stage_table(summary)), "What each stage did, and why it ran"
+    yield "data", "markdown", (report / PAGE).read_text(encoding="utf-8"), None
+    if (report / SAMPLES).is_file():
+        yield "samples", "markdown", f"# Examples to train on\n\n{image(report / SAMPLES)}", None
+    about = f"Settings of the input pipeline. Tier: {settings['tier']}. Chosen: {why}"
+    yield "feed", "table", json.dumps(feed_table(settings)), about
+    yield "feed-plot", "markdown", f"# Input settings\n\n{why}\n\n{image(plan / PLOT)}", None
+    yield "metrics", "table", json.dumps(table(read_json(folder / METRICS))), summary["about"]
+    yield "loss-curve", "markdown", f"# Loss\n\n{image(folder / LOSS_CURVE)}", None
+    yield "confusion-matrix", "markdown", f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}", None
+    for name, path in (("mistakes", folder / MISTAKES_PAGE), ("decision", decision / DECISION_PAGE)):
+        if path.is_file():
+            yield name, "markdown", path.read_text(encoding="utf-8"), None
+    if (folder / MISTAKES_PICTURE).is_file():
+        yield "mistakes", "markdown", f"# The worst mistakes, test split\n\n{image(folder / MISTAKES_PICTURE)}", None
+    yield "model", "markdown", model_page(summary), None
+    yield "run", "markdown", page(summary, folder), None
+
+
+def publish_cleaning(report: dict[str, Any]) -> None:
+    """Creates the artifact of the current run of `clean`: what went, and how many bytes."""
+    from prefect.artifacts import create_table_artifact
+
+    verb = "would go" if report["dry_run"] else "gone"
+    removed = [{**row, "days": round(row["days"], 1)} for row in report["removed"]]
+    about = f"{verb} from {report['store']}: {len(removed)}, {report['bytes']:,} bytes"
+    create_table_artifact(key="store-clean", table=removed, description=about)
+
+
+def stage_table(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a stage."""
+    return [
+        {
+            "stage": row["name"], "state": row["state"], "seconds": round(row["seconds"], 1),
+            "why it ran": "; ".join(row["because"]), "key": row["key"][:12], "digest": row["digest"][:12],
+        }
+        for row in summary["stages"]
+    ]  # fmt: skip
 
 
 def feed_table(plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -89,21 +128,25 @@ def table(metrics: dict[str, Any]) -> list[dict[str, Any]]:
 def page(summary: dict[str, Any], folder: Path) -> str:
     """The page of a run, in Markdown with its pictures inside."""
     facts = "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows(summary))
-    stages = "\n".join(
-        f"| {row['name']} | {row['state']} | {row['seconds']:.1f} | `{row['key'][:12]}` | `{row['digest'][:12]}` |"
-        for row in summary["stages"]
-    )
+    stages = "\n".join(f"| {' | '.join(_cell(str(value)) for value in row.values())} |" for row in stage_table(summary))
     return (
         f"# train/{summary['dataset']}\n\n{summary['about']}.\n\n| | |\n|---|---|\n{facts}\n\n"
-        f"| stage | state | seconds | key | digest |\n|---|---|---|---|---|\n{stages}\n\n"
-        f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n{_model(Path(summary['artifacts']['fit']))}"
+        f"| stage | state | seconds | why it ran | key | digest |\n|---|---|---|---|---|---|\n{stages}\n\n"
+        f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n\n{model_page(summary)}"
     )
 
 
-def _model(weights: Path) -> str:
-    """The model's layers; none for weights of before they were kept."""
-    path = weights / MODEL_TABLE
-    return f"\n## Model\n\n```text\n{path.read_text()}```\n" if path.is_file() else ""
+def model_page(summary: dict[str, Any]) -> str:
+    """What is known of the weights: whether they are the champion, where they are, and the model's layers."""
+    weights, decision = Path(summary["artifacts"]["fit"]), summary["decision"]
+    verdict = "promoted" if decision["promoted"] else "refused"
+    layers = weights / MODEL_TABLE
+    text = layers.read_text(encoding="utf-8") if layers.is_file() else ""  # none for weights of before it was kept
+    return (
+        f"## Model\n\n{verdict}: {decision['reason']}. Champion: {summary['champion'] or 'none'}."
+        f" {summary['parameters']:,} parameters after {summary['steps']:,} steps, at `{weights}`.\n"
+        + (f"\n```text\n{text}```\n" if text else "")
+    )
 
 
 def _cell(text: str) -> str:

@@ -1,4 +1,9 @@
-"""What `python -m flows.serve` keeps alive: the server and, as another child, the process that runs deployments."""
+"""What `python -m flows.serve` keeps alive: the server and, as another child, the process that runs deployments.
+
+How a flow becomes a deployment: give its options a function here, and flows/serve.py a line that hands them to
+`flow.to_deployment`. Its name goes into `tasks.backlog.FLOWS`, so that a run of it that died is settled, and into
+prefect.yaml for work pools.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ from urllib.parse import urlparse
 import datasets
 from datasets.errors import GristmillError
 from datasets.nightly import Nightly
+from tasks.backlog import MODELS, STORE
 from tasks.lock import Lock
 from tasks.progress import LOG
 from tasks.server import answers, spawn, stop, wait_until_healthy
@@ -79,7 +85,6 @@ def _start_server(api: str) -> subprocess.Popen[bytes]:
 
 def deployment_options() -> Iterator[dict[str, Any]]:
     """Options of `Flow.to_deployment` for each dataset file; a file that can't be loaded is reported and left out."""
-    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.types.entrypoint import EntrypointType
 
     for name in datasets.names():
@@ -88,6 +93,8 @@ def deployment_options() -> Iterator[dict[str, Any]]:
         except Exception:
             LOG.exception("datasets/%s.py can't be loaded, so train/%s is not served", name, name)
             continue
+        if dataset.nightly is not None:
+            LOG.info("train/%s is scheduled at %s, %s", name, dataset.nightly.cron, dataset.nightly.timezone)
         yield {
             "name": name,
             "description": dataset.about,
@@ -95,9 +102,45 @@ def deployment_options() -> Iterator[dict[str, Any]]:
             "parameters": {"dataset": name},
             "tags": [name],
             "entrypoint_type": EntrypointType.MODULE_PATH,
-            # one training of a dataset at a time: a second trigger waits for the first
-            "concurrency_limit": ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE),
+            "concurrency_limit": _one_at_a_time(),  # a second trigger waits for the first
         }
+
+
+def clean_options() -> dict[str, Any]:
+    """Options of the deployment that keeps the store small, by the clock of `clean` in prefect.toml.
+
+    Raises:
+        ParameterError: That isn't five fields of a cron line, with a time zone behind them or not.
+    """
+    from prefect.types.entrypoint import EntrypointType
+
+    fields = os.environ.get("GRISTMILL_CLEAN", "").split()
+    when = Nightly(" ".join(fields[:5]), *fields[5:6]) if fields else None
+    return {
+        "name": STORE,
+        "description": "Removes from the store what no champion, recent run or running process needs",
+        "schedule": schedule_of(when),
+        "entrypoint_type": EntrypointType.MODULE_PATH,
+        "concurrency_limit": _one_at_a_time(),
+    }
+
+
+def promote_options() -> dict[str, Any]:
+    """Options of the deployment that changes a champion or a name by hand; the dataset is a parameter."""
+    from prefect.types.entrypoint import EntrypointType
+
+    return {
+        "name": MODELS,
+        "description": "Another champion, a rollback, or another name for a version of a dataset's models",
+        "entrypoint_type": EntrypointType.MODULE_PATH,
+        "concurrency_limit": _one_at_a_time(),
+    }
+
+
+def _one_at_a_time() -> Any:  # noqa: ANN401
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+
+    return ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
 
 
 def schedule_of(nightly: Nightly | None) -> Any:  # noqa: ANN401 - Prefect's Schedule or None

@@ -16,7 +16,7 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 
-from tasks.backlog import FLOW
+from tasks.backlog import FLOWS
 
 NAME = "gristmill: end runs without a heartbeat"
 SECONDS_OF_SILENCE = 90
@@ -34,7 +34,7 @@ def watch_for_zombies() -> None:
             expect={HEARTBEAT, *ENDS},
             match=ResourceSpecification.model_validate({"prefect.resource.id": ["prefect.flow-run.*"]}),
             match_related=ResourceSpecification.model_validate(
-                {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+                {"prefect.resource.role": "flow", "prefect.resource.name": list(FLOWS)}
             ),
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,

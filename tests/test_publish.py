@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,19 @@ from tasks import publish as module
 from tasks.durable import write_json
 from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
 from tasks.feed import PLAN, PLOT
-from tasks.publish import MODEL_TABLE, feed_table, image, key_part, page, publish, table
+from tasks.publish import (
+    MODEL_TABLE,
+    SAMPLES,
+    feed_table,
+    image,
+    key_part,
+    model_page,
+    page,
+    publish,
+    publish_cleaning,
+    stage_table,
+    table,
+)
 from tasks.stage import Run
 from tasks.summary import artifact_of, summarise
 from tasks.validate import PAGE
@@ -81,12 +95,33 @@ def test_the_page_of_a_run(tmp_path: Path) -> None:
     assert made.startswith("# train/toy\n")
     assert "| test accuracy | 97.50% (975 of 1,000) |" in made
     assert "| data | Cats \\| dogs |" in made  # a bare | would begin another cell
-    assert f"| fit | resumed | 1.2 | `key-fit` | `{artifact_of(run, 'fit').digest[:12]}` |" in made
+    assert (
+        f"| fit | resumed | 1.2 | lr: 1 -> 2; code x changed | key-fit | {artifact_of(run, 'fit').digest[:12]} |"
+        in made
+    )
     assert encoded(CURVE) in made
     assert encoded(MATRIX) in made
-    assert "## Model" not in made
+    assert "## Model" in made
+    assert "```text" not in made
     (run.store.path(artifact_of(run, "fit")) / MODEL_TABLE).write_text("hidden, 512 parameters\n")
-    assert "## Model\n\n```text\nhidden, 512 parameters\n```" in page(summarise(run, "id"), folder)
+    assert "\n\n```text\nhidden, 512 parameters\n```" in page(summarise(run, "id"), folder)
+
+
+def test_the_page_of_the_model_says_what_became_of_it(tmp_path: Path) -> None:
+    run, _ = with_files(tmp_path)
+    made = model_page(summarise(run, "id"))
+    assert "refused: not better: [old] and [/new]. Champion: none. 101,770 parameters after 140 steps" in made
+    assert f"`{run.store.path(artifact_of(run, 'fit'))}`" in made
+
+
+def test_a_row_a_stage_says_why_it_ran(tmp_path: Path) -> None:
+    run, _ = with_files(tmp_path)
+    rows = {row["stage"]: row for row in stage_table(summarise(run, "id"))}
+    assert list(rows) == ["fetch", "convert", "validate", "feed", "fit", "evaluate", "promote"]
+    assert rows["fit"]["why it ran"] == "lr: 1 -> 2; code x changed"
+    assert rows["fetch"] | {"digest": ""} == {
+        "stage": "fetch", "state": "cached", "seconds": 1.2, "why it ran": "", "key": "key-fetch", "digest": "",
+    }  # fmt: skip
 
 
 def test_the_settings_of_the_feed_are_rows_and_the_chosen_one_is_marked() -> None:
@@ -97,26 +132,90 @@ def test_the_settings_of_the_feed_are_rows_and_the_chosen_one_is_marked() -> Non
     assert feed_table(FEED)[1]["threads"] == 1
 
 
-def test_what_is_published_and_under_which_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass
+class Server:
+    """What was created on it, and who was told."""
+
+    made: dict[str, ArtifactCreate] = field(default_factory=dict)
+    told: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def create_artifact(self, artifact: ArtifactCreate) -> None:
+        self.made[str(artifact.key)] = artifact
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(module, "get_client", lambda sync_client: made)
+    monkeypatch.setattr(module, "say_refused", lambda *news: made.told.append(news))
+    return made
+
+
+RUN_ID = "2131738f-3e7e-473b-8e5d-aa8f42a79419"
+
+
+def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) -> None:
     run, folder = with_files(tmp_path)
-    summary, made = summarise(run, "id"), {}
-
-    def keep(**artifact: Any) -> None:
-        made[artifact["key"]] = artifact
-
-    monkeypatch.setattr(module, "create_table_artifact", keep)
-    monkeypatch.setattr(module, "create_markdown_artifact", keep)
+    summary = summarise(run, RUN_ID)
     publish(run, summary)
+    made = {key: str(artifact.data) for key, artifact in server.made.items()}
     assert set(made) == {
-        "toy-metrics", "toy-loss-curve", "toy-confusion-matrix", "toy-run", "toy-feed", "toy-feed-plot",
-        "toy-data",
+        f"toy-{what}" for what in (
+            "stages", "data", "feed", "feed-plot", "metrics", "loss-curve", "confusion-matrix", "model", "run",
+        )
     }  # fmt: skip
-    assert made["toy-data"]["markdown"] == "# Data of töy"
-    assert made["toy-feed"]["table"] == feed_table(FEED)
-    assert "memory-mapped columns" in made["toy-feed"]["description"]
-    assert "0 threads: least" in made["toy-feed"]["description"]
-    assert encoded(BARS) in made["toy-feed-plot"]["markdown"]
-    assert made["toy-metrics"]["table"] == table(SCORES)
-    assert encoded(CURVE) in made["toy-loss-curve"]["markdown"]
-    assert encoded(MATRIX) in made["toy-confusion-matrix"]["markdown"]
-    assert made["toy-run"]["markdown"] == page(summary, folder)
+    assert {str(artifact.flow_run_id) for artifact in server.made.values()} == {RUN_ID}
+    assert made["toy-data"] == "# Data of töy"
+    assert json.loads(made["toy-stages"]) == stage_table(summary)
+    assert json.loads(made["toy-feed"]) == feed_table(FEED)
+    assert "memory-mapped columns" in str(server.made["toy-feed"].description)
+    assert "0 threads: least" in str(server.made["toy-feed"].description)
+    assert encoded(BARS) in made["toy-feed-plot"]
+    assert json.loads(made["toy-metrics"]) == table(SCORES)
+    assert encoded(CURVE) in made["toy-loss-curve"]
+    assert encoded(MATRIX) in made["toy-confusion-matrix"]
+    assert made["toy-model"] == model_page(summary)
+    assert made["toy-run"] == page(summary, folder)
+    assert {key: artifact.type for key, artifact in server.made.items() if artifact.type != "markdown"} == {
+        "toy-stages": "table", "toy-feed": "table", "toy-metrics": "table",
+    }  # fmt: skip
+
+
+def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:
+    run, _ = with_files(tmp_path)
+    (run.store.path(artifact_of(run, "validate")) / SAMPLES).write_bytes(b"\x89PNG samples")
+    publish(run, summarise(run, RUN_ID))
+    assert encoded(b"\x89PNG samples") in str(server.made["toy-samples"].data)
+
+
+@pytest.mark.parametrize(
+    ("decision", "told"),
+    [({}, True), ({"promoted": True}, False)], ids=["refused", "promoted"],
+)  # fmt: skip
+def test_a_refusal_is_told_once_when_it_is_decided(
+    tmp_path: Path, server: Server, decision: dict[str, Any], told: bool
+) -> None:
+    run, _ = with_files(tmp_path)
+    summary = summarise(run, RUN_ID)
+    summary["decision"].update(decision)
+    publish(run, summary)
+    assert server.told == ([(RUN_ID, None, "not better: [old] and [/new]")] if told else [])
+    server.told.clear()
+    summary["stages"][-1]["state"] = "cached"  # the same decision, seen again
+    publish(run, summary)
+    assert not server.told
+
+
+def test_a_cleaning_says_what_went_and_how_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("prefect.artifacts.create_table_artifact", lambda **given: made.append(given))
+    row = {"what": "records of mnist", "path": "x", "bytes": 1500, "days": 31.26}
+    publish_cleaning({"store": "here", "dry_run": False, "bytes": 1500, "removed": [row]})
+    (artifact,) = made
+    assert artifact["table"] == [{**row, "days": 31.3}]
+    assert artifact["description"] == "gone from here: 1, 1,500 bytes"

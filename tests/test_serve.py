@@ -19,6 +19,7 @@ import pytest
 import toy
 
 import datasets
+from tasks.backlog import STORE
 from tasks.server import answers
 
 SECONDS = 180
@@ -79,20 +80,33 @@ def serving(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.
     process.wait()
 
 
+def test_a_wrong_setting_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from flows import serve
+
+    monkeypatch.setattr(serve, "keep", lambda: pytest.fail("started"))
+    monkeypatch.setenv("GRISTMILL_NOTIFY", "nowhere")
+    assert serve.main([]) == 2
+    monkeypatch.setenv("GRISTMILL_NOTIFY", "")
+    monkeypatch.setenv("GRISTMILL_CLEAN", "@nightly")
+    assert serve.main([]) == 2
+
+
 def test_it_serves_every_dataset_and_ends_without_remains(
     serving: subprocess.Popen[bytes], environment: dict[str, str], tmp_path: Path
 ) -> None:
     api, home, log = environment["PREFECT_API_URL"], tmp_path / "home", tmp_path / "log"
     deadline = time.monotonic() + SECONDS
     made: list[dict[str, Any]] = []
-    while sorted(deployment["name"] for deployment in made) != datasets.names():
+    while sorted(deployment["name"] for deployment in made) != sorted([*datasets.names(), *datasets.names(), STORE]):
         assert serving.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.5)
         made = deployments(api) if answers(api) else []
     for deployment in made:
-        assert deployment["parameters"] == {"dataset": deployment["name"]}
-        assert deployment["entrypoint"] == "flows.train.train"
+        chore = deployment["name"] == STORE
+        assert deployment["parameters"] == ({} if chore else {"dataset": deployment["name"]})
+        ours = {"flows.train.train", "flows.predict.predict"}
+        assert deployment["entrypoint"] in ({"flows.clean.clean"} if chore else ours)
         assert not deployment["paused"]
         assert deployment["concurrency_options"] == {"collision_strategy": "ENQUEUE"} | {
             name: value for name, value in deployment["concurrency_options"].items() if name != "collision_strategy"

@@ -17,18 +17,19 @@ from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLi
 from prefect.deployments.runner import RunnerDeployment
 
 import datasets
-from datasets.errors import ServeError
+from datasets.errors import ParameterError, ServeError
 from tasks import serving
-from tasks.backlog import FLOW
+from tasks.backlog import FLOW, FLOWS, MODELS, STORE
 from tasks.lock import Lock
-from tasks.serving import deployment_options, keep
+from tasks.serving import clean_options, deployment_options, keep, promote_options
 
 # --------------------------------------------------------------------------------------------------------- deployments
 
 
-def test_every_dataset_file_is_a_deployment() -> None:
+def test_every_dataset_file_is_a_deployment(said: pytest.LogCaptureFixture) -> None:
     options = list(deployment_options())
     assert [option["name"] for option in options] == datasets.names()
+    assert "train/mnist is scheduled at 0 2 * * *, UTC" in said.messages
     for option in options:
         assert option["parameters"] == {"dataset": option["name"]}
         assert option["description"] == datasets.load(option["name"]).about
@@ -49,6 +50,34 @@ def test_the_options_make_deployments_of_the_flow() -> None:
         expected = [] if nightly is None else [(nightly.cron, nightly.timezone)]
         schedules = cast(list[Any], made.schedules or [])
         assert [(row.schedule.cron, row.schedule.timezone) for row in schedules] == expected
+
+
+def test_the_store_is_cleaned_by_the_clock_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.clean import clean
+
+    def schedules() -> list[tuple[str, str]]:
+        made = cast(RunnerDeployment, clean.to_deployment(**clean_options()))
+        assert (made.flow_name, made.name, made.entrypoint) == ("clean", STORE, "flows.clean.clean")
+        return [(cast(Any, row).schedule.cron, cast(Any, row).schedule.timezone) for row in made.schedules or []]
+
+    assert schedules() == [("0 5 * * *", "UTC")]  # of prefect.toml
+    monkeypatch.setenv("GRISTMILL_CLEAN", "30 4 * * 7 Europe/Berlin")
+    assert schedules() == [("30 4 * * 7", "Europe/Berlin")]
+    monkeypatch.setenv("GRISTMILL_CLEAN", "")
+    assert schedules() == []
+    for wrong in ("@daily", "0 5 * *", "0 5 * * * Mars/Olympus"):
+        monkeypatch.setenv("GRISTMILL_CLEAN", wrong)
+        with pytest.raises(ParameterError):
+            clean_options()
+
+
+def test_a_champion_is_changed_by_a_deployment_of_its_own() -> None:
+    from flows.promote import promote
+
+    made = cast(RunnerDeployment, promote.to_deployment(**promote_options()))
+    assert (made.flow_name, made.name, made.entrypoint) == ("promote", MODELS, "flows.promote.promote")
+    assert not made.schedules
+    assert made.flow_name in FLOWS
 
 
 def test_a_schedule_survives_a_restart_once_and_active(prefect_server: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect.client.orchestration import get_client
 
-from tasks.backlog import FLOW
+from tasks.backlog import FLOWS
 from tasks.zombies import NAME, SECONDS_OF_SILENCE, watch_for_zombies
 
 
@@ -16,10 +16,7 @@ def test_it_is_there_once_however_often_the_service_starts(prefect_server: str) 
         client.delete_automation(automation.id)
     assert automation.enabled
     value = automation.model_dump(mode="json")
-    assert value["trigger"]["match_related"] == {
-        "prefect.resource.role": "flow", "prefect.resource.name": FLOW,
-    } or value["trigger"]["match_related"] == {
-        "prefect.resource.role": ["flow"], "prefect.resource.name": [FLOW],
-    }  # fmt: skip
+    related = value["trigger"]["match_related"]
+    assert (related["prefect.resource.role"], related["prefect.resource.name"]) == ("flow", list(FLOWS))
     assert value["trigger"]["within"] == SECONDS_OF_SILENCE
     assert value["actions"][0]["state"] == "CRASHED"
