@@ -13,7 +13,6 @@ Modules under INFRASTRUCTURE move, name and show bytes but don't decide them, so
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from datasets.errors import StoreError
+from tasks import syntax
 
 ROOT = Path(__file__).parent.parent
 OWN = ("flows", "tasks", "datasets")
@@ -41,15 +41,12 @@ INFRASTRUCTURE = frozenset(
         "tasks.progress",
         "tasks.request",
         "tasks.stage",
+        "tasks.syntax",
     }
 )
 BY_VALUE = frozenset({"datasets.schema:Dataset", "datasets.recipe:Recipe"})
 """Plain data whose values are in the keys of the stages that read them: what checks the values decides no byte."""
 DYNAMIC = frozenset({"globals", "eval", "exec"})
-NEVER = frozenset({"__name__ == '__main__'", "TYPE_CHECKING", "typing.TYPE_CHECKING"})
-"""Tests that are false when a stage imports the module."""
-
-PARSE_TRIES = 5
 
 Target = tuple[str, str | None]
 
@@ -136,8 +133,10 @@ class Sources:
                 reached += [to for statement in here.loads for to in self._loaded(module, statement)]
             reached += [to for statement in statements for to in self._reached(module, statement)]
             names = {node.id for one in statements for node in self._walk(one) if isinstance(node, ast.Name)}
-            bindings = [one for used in sorted(names) for one in here.definitions.get(used, ()) if _is_import(one)]
-            self._nodes[at] = (_digest([*statements, *bindings]) if statements else None, reached)
+            bindings = [
+                one for used in sorted(names) for one in here.definitions.get(used, ()) if syntax.is_import(one)
+            ]
+            self._nodes[at] = (syntax.digest([*statements, *bindings]) if statements else None, reached)
         return self._nodes[at]
 
     def _walk(self, statement: ast.AST) -> list[ast.AST]:
@@ -155,18 +154,18 @@ class Sources:
         here = self._module(module)
         inside = self._imports_in(module, statement)
         yield from self._loaded(module, statement)
-        if _is_import(statement):  # where the name is used says what of it is reached
+        if syntax.is_import(statement):  # where the name is used says what of it is reached
             yield from (to for target in inside.get("*", ()) for to in self._follow(*target, []))
             return
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or _has(statement, ast.Global):
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or syntax.has(statement, ast.Global):
             # The names may be used from elsewhere: after an if or try, as attributes of a class
             yield from (to for targets in inside.values() for target in targets for to in self._follow(*target, []))
         bases = {id(node.value) for node in self._walk(statement) if isinstance(node, ast.Attribute)}
         for node in self._walk(statement):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
                 yield from self._named(node.value)
-            elif isinstance(node, ast.Name | ast.Attribute) and id(node) not in bases and (chain := _chain(node)):
-                if not all(map(_is_import, here.definitions.get(chain[0], ()))):
+            elif isinstance(node, ast.Name | ast.Attribute) and id(node) not in bases and (chain := syntax.chain(node)):
+                if not all(map(syntax.is_import, here.definitions.get(chain[0], ()))):
                     yield f"{module}:{chain[0]}"
                 for target in here.imports.get(chain[0], set()) | inside.get(chain[0], set()):
                     yield from self._follow(*target, chain[1:])
@@ -211,10 +210,10 @@ class Sources:
             called += [*statement.bases, *(keyword.value for keyword in statement.keywords)]
         if called:
             reached = {to for one in called for to in self._reached(module, one)}
-            return any(not _is_import(one) for one in self._statements(reached))
+            return any(not syntax.is_import(one) for one in self._statements(reached))
         if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Call):
             reached = set(self._reached(module, statement.value.func))
-            return any(not isinstance(s, ast.ClassDef) and not _is_import(s) for s in self._statements(reached))
+            return any(not isinstance(s, ast.ClassDef) and not syntax.is_import(s) for s in self._statements(reached))
         return False
 
     def _statements(self, places: Iterable[str]) -> Iterator[ast.stmt]:
@@ -248,25 +247,27 @@ class Sources:
         if name not in self._modules:
             path = self._path(name)
             module = self._modules[name] = Module()
-            tree = _parsed(self.files[path]) if path else ast.Module([], [])
-            _strip_docstrings(tree)
+            tree = syntax.parsed(self.files[path]) if path else ast.Module([], [])
+            syntax.strip_docstrings(tree)
             for statement in tree.body:
                 self._sort(name, module, statement)
         return self._modules[name]
 
     def _sort(self, name: str, module: Module, statement: ast.stmt) -> None:
-        for imported, targets in self._imports_in(name, statement).items() if not _is_definition(statement) else ():
+        for imported, targets in (
+            self._imports_in(name, statement).items() if not syntax.is_definition(statement) else ()
+        ):
             module.imports.setdefault(imported, set()).update(targets)
         if isinstance(statement, ast.Import | ast.ImportFrom):
             module.loads.append(statement)
             for alias in statement.names:
-                one = _only(statement, alias)
+                one = syntax.only(statement, alias)
                 module.definitions.setdefault(alias.asname or alias.name.split(".")[0], []).append(one)
                 module.effects.extend([one] if alias.name == "*" else [])
             return
-        for bound in _bound(statement):
+        for bound in syntax.bound(statement):
             module.definitions.setdefault(bound, []).append(statement)
-        if _has_effect(statement):
+        if syntax.has_effect(statement):
             module.effects.append(statement)
 
     def _imports_in(self, module: str, statement: ast.AST) -> dict[str, set[Target]]:
@@ -292,89 +293,3 @@ class Sources:
         parts = module.split(".")
         parts = parts[: len(parts) - node.level + is_package]
         return ".".join([*parts, node.module] if node.module else parts)
-
-
-def _chain(node: ast.expr) -> list[str]:
-    """["a", "b", "c"] for a.b.c; empty when it doesn't start with a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
-
-
-def _only(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
-    if isinstance(statement, ast.Import):
-        return ast.Import([alias])
-    return ast.ImportFrom(statement.module, [alias], statement.level)
-
-
-def _is_import(statement: ast.AST) -> bool:
-    return isinstance(statement, ast.Import | ast.ImportFrom)
-
-
-def _is_definition(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-
-
-def _has(statement: ast.AST, kind: type[ast.AST]) -> bool:
-    return any(isinstance(node, kind) for node in ast.walk(statement))
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement binds or changes."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {statement.name}
-    bound: set[str] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.alias):
-            bound.add(node.asname or node.name.split(".")[0])
-    # COLUMNS["x"] = 1 and LIST[0] += 1 change a definition without binding its name
-    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
-        targets = statement.targets if isinstance(statement, ast.Assign | ast.Delete) else [statement.target]
-        bound |= {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-    return bound
-
-
-def _has_effect(statement: ast.stmt) -> bool:
-    """Whether a top-level statement may change more, on import, than names that it binds alone."""
-    if _is_definition(statement):
-        return False
-    if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant)
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return any(isinstance(node, ast.Attribute | ast.Subscript) for target in targets for node in ast.walk(target))
-    return not (isinstance(statement, ast.If) and not statement.orelse and ast.unparse(statement.test) in NEVER)
-
-
-def _digest(statements: list[ast.stmt]) -> str:
-    text = "\n".join(ast.dump(statement) for statement in statements)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _parsed(source: bytes) -> ast.Module:
-    """The syntax tree; CPython 3.11 and 3.12 fail by chance when threads parse at the same time, so a few tries."""
-    for _ in range(PARSE_TRIES - 1):
-        try:
-            return ast.parse(source)
-        except (
-            SystemError
-        ):  # "AST constructor recursion depth mismatch", https://github.com/python/cpython/issues/106905
-            continue
-    return ast.parse(source)
-
-
-def _strip_docstrings(node: ast.AST) -> None:
-    """Only statements are visited, because no expression holds a docstring."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            _strip_docstrings(child)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.body:
-        first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            node.body = node.body[1:] or [ast.Pass()]

@@ -674,19 +674,3 @@ def test_classes_that_count_by_value_do_nothing_but_check(place: str) -> None:
     assert not found.bases
     assert not any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(found))
     assert "__setattr__" not in ast.unparse(found)
-
-
-def test_a_parser_that_fails_by_chance_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    parse, failures = ast.parse, iter((1, 1, 0, 0, 1) + (0,) * 10_000)
-    expected = Sources().fingerprint(["tasks.fit:fit_model"])
-
-    def failing(source: bytes) -> ast.Module:
-        if next(failures):
-            raise SystemError("AST constructor recursion depth mismatch (before=84, after=76)")
-        return parse(source)
-
-    monkeypatch.setattr(ast, "parse", failing)
-    assert Sources().fingerprint(["tasks.fit:fit_model"]) == expected
-    failures = iter((1,) * 10_000)
-    with pytest.raises(SystemError):
-        Sources().fingerprint(["tasks.fit:fit_model"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_fingerprint import WORK, project
 
-from tasks import fingerprint_memory
+from tasks import fingerprint_memory, syntax
 from tasks.fingerprint import Sources
 from tasks.fingerprint_memory import NAME, RememberedSources
 
@@ -31,8 +31,8 @@ def store(tmp_path: Path) -> Path:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Sources that are parsed from now on."""
     seen: list[bytes] = []
-    parse = fingerprint_memory.Sources.__init__.__globals__["_parsed"]
-    monkeypatch.setattr("tasks.fingerprint._parsed", lambda source: seen.append(source) or parse(source))
+    parse = syntax.parsed
+    monkeypatch.setattr("tasks.syntax.parsed", lambda source: seen.append(source) or parse(source))
     return seen
 
 
