@@ -10,7 +10,7 @@ from datasets.schema import Columns
 from tasks.record_layout import Layout
 
 Decode = Callable[[np.ndarray], Iterator[Columns]]
-"""From sorted numbers of records to the rows of each."""
+"""From sorted numbers of records to their rows, [records, rows, ...] a feature: some records of one length a time."""
 
 
 class BlockCache:
@@ -34,9 +34,14 @@ class BlockCache:
             for name, dtype, shape in zip(layout.names, layout.dtypes, layout.shapes, strict=True)
         }
 
+        self._blocks = {name: a.reshape(slots, rows_per_record, *a.shape[1:]) for name, a in self._arrays.items()}
+
     def read(self, ids: np.ndarray, decoded: Decode) -> Columns:
         """Gives rows in the order of `ids`, int64 [N], as fresh arrays; `decoded` reads the blocks that are absent."""
         record, row = np.divmod(ids, self._rows_per_record)
+        slots = self._slot_of[record]
+        if ids.size and slots.min() >= 0:
+            return self._gathered(slots, row)
         needed = np.unique(record)
         if len(needed) > self._slots:  # more blocks than there is room for: one roomful after the other
             out = {name: np.empty((len(ids), *a.shape[1:]), a.dtype) for name, a in self._arrays.items()}
@@ -48,17 +53,24 @@ class BlockCache:
         missing = needed[self._slot_of[needed] < 0]
         if missing.size:
             self._load(missing, needed, decoded)
-        at = self._slot_of[record] * self._rows_per_record + row
+        return self._gathered(self._slot_of[record], row)
+
+    def _gathered(self, slots: np.ndarray, row: np.ndarray) -> Columns:
+        at = slots * self._rows_per_record + row
         return {name: values.take(at, axis=0, mode="clip") for name, values in self._arrays.items()}
 
     def _load(self, missing: np.ndarray, needed: np.ndarray, decoded: Decode) -> None:
         around = (np.arange(self._slots) + self._next) % self._slots
         free = around[~np.isin(self._record_in[around], needed)][: len(missing)]
-        for block, record, slot in zip(decoded(missing), missing.tolist(), free.tolist(), strict=True):
-            if (old := self._record_in[slot]) >= 0:
-                self._slot_of[old] = -1
-            self._record_in[slot] = -1  # until it is whole
-            for name, room in self._arrays.items():
-                room[slot * self._rows_per_record :][: len(block[name])] = block[name]
-            self._record_in[slot], self._slot_of[record] = record, slot
+        done = 0
+        for stacks in decoded(missing):
+            count = len(next(iter(stacks.values())))
+            records, slots = missing[done : done + count], free[done : done + count]
+            gone = self._record_in[slots]
+            self._slot_of[gone[gone >= 0]] = -1
+            self._record_in[slots] = -1  # until they are whole
+            for name, values in self._blocks.items():
+                values[slots, : stacks[name].shape[1]] = stacks[name]
+            self._record_in[slots], self._slot_of[records] = records, slots
+            done += count
         self._next = int(free[-1] + 1) % self._slots

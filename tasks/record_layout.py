@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,10 +50,15 @@ class Layout:
         """All names."""
         return (*self.names, *(name for name, _, _ in self.ragged))
 
-    @property
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Bytes of a row in each feature of fixed shape."""
+        return tuple(d.itemsize * math.prod(s) for d, s in zip(self.dtypes, self.shapes, strict=True))
+
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of a row, but for what varies in length."""
-        return sum(d.itemsize * int(np.prod(s, dtype=np.int64)) for d, s in zip(self.dtypes, self.shapes, strict=True))
+        return sum(self.widths)
 
     def check(self, columns: Columns, row: int) -> int:
         """Gives the number of rows of a block.
@@ -104,15 +111,8 @@ class Layout:
         Raises:
             ValueError: It isn't of so many rows.
         """
-        columns: dict[str, Any] = {}
+        columns: dict[str, Any] = {name: stack[0] for name, stack in self.stacked([raw], rows).items()}
         at = rows * self.row_bytes
-        if len(raw) < at or (len(raw) > at and not self.ragged):
-            raise ValueError(f"{len(raw)} bytes instead of {rows} rows of {self.row_bytes} bytes")
-        at = 0
-        for name, dtype, shape in zip(self.names, self.dtypes, self.shapes, strict=True):
-            count = rows * int(np.prod(shape, dtype=np.int64))
-            columns[name] = np.frombuffer(raw, dtype, count, at).reshape(rows, *shape)
-            at += count * dtype.itemsize
         for name, dtype, of in self.ragged:
             lengths = np.frombuffer(raw, LENGTH, rows, at)
             at += lengths.nbytes
@@ -121,6 +121,32 @@ class Layout:
             columns[name] = Ragged.of_lengths(values, lengths, of)
         if at != len(raw):
             raise ValueError(f"{len(raw)} bytes instead of the {at} that its lengths say")
+        return columns
+
+    def stacked(self, raws: Sequence[bytes], rows: int) -> Columns:
+        """Gives the features of fixed shape of several records at once, [records, rows, *shape] each.
+
+        Args:
+            raws: Records of equal length, all of the same number of rows.
+            rows: In each.
+
+        Raises:
+            ValueError: One isn't of so many rows.
+        """
+        fixed = rows * self.row_bytes
+        for raw in raws:
+            if len(raw) < fixed or (len(raw) > fixed and not self.ragged):
+                raise ValueError(f"{len(raw)} bytes instead of {rows} rows of {self.row_bytes} bytes")
+        if not self.names:
+            return {}
+        fixed_parts = raws if not self.ragged else [raw[:fixed] for raw in raws]
+        table = np.frombuffer(raws[0] if len(raws) == 1 else b"".join(fixed_parts), np.uint8, len(raws) * fixed)
+        table = table.reshape(len(raws), fixed)
+        columns, at = {}, 0
+        for name, dtype, shape, width in zip(self.names, self.dtypes, self.shapes, self.widths, strict=True):
+            part = table[:, at : at + rows * width]
+            columns[name] = part.view(dtype).reshape(len(raws), rows, *shape)
+            at += rows * width
         return columns
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from tasks.durable import sha256_file
 from tasks.record_layout import Layout, joined
 
 _READER_OPTIONS: dict[str, Any] = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 1 << 15}
+
+_COPIED_AT_ONCE = 1 << 17  # bytes: few enough to be in the processor's cache still when they are copied
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Shards:
         self.folder, self.shards, self.features = folder, tuple(shards), in_batches(features)
         self.rows_per_record, self.cache_bytes = rows_per_record, cache_bytes
         self._layout = Layout.of(features)
+        self._at_once = max(1, _COPIED_AT_ONCE // (self._layout.row_bytes * rows_per_record or 1))
         records = [-(-shard.rows // rows_per_record) for shard in self.shards]
         self._first_record = np.cumsum([0, *records])
         self._first_row = np.cumsum([0, *(shard.rows for shard in self.shards)])
@@ -168,7 +172,7 @@ class Shards:
             if self._cache is None:
                 slots = max(1, self.cache_bytes // (self._layout.row_bytes * self.rows_per_record))
                 self._cache = BlockCache(self._layout, self.rows_per_record, slots, int(self._first_record[-1]))
-            return self._cache.read(self._places(ids), self._decoded)
+            return self._cache.read(self._places(ids), self._stacked)
 
     def _places(self, ids: np.ndarray) -> np.ndarray:
         """Where rows would be if every record were full: int64 [N], record x rows_per_record + row within it."""
@@ -179,30 +183,55 @@ class Shards:
 
     def _decoded(self, records: np.ndarray) -> Iterator[Columns]:
         """Gives the rows of each of these records; they are sorted."""
+        for path, numbers, rows, raws in self._raw(records):
+            for number, raw in zip(numbers, raws, strict=True):
+                with _explained(path, [number]):
+                    yield self._layout.decode(raw, rows)
+
+    def _stacked(self, records: np.ndarray) -> Iterator[Columns]:
+        """Gives what has a fixed shape in these records, as many at once as lie in one shard and are of one length."""
+        for path, numbers, rows, raws in self._raw(records):
+            with _explained(path, numbers):
+                yield self._layout.stacked(raws, rows)
+
+    def _raw(self, records: np.ndarray) -> Iterator[tuple[Path, list[int], int, list[bytes]]]:
+        """File, numbers within it, rows in each, and bytes of these records, in order; a short record comes alone."""
         shard_of = np.searchsorted(self._first_record, records, side="right") - 1
         for index in np.unique(shard_of).tolist():
             shard, path = self.shards[index], self.folder / self.shards[index].name
             local = (records[shard_of == index] - self._first_record[index]).tolist()
             if index not in self._readers:
                 self._readers[index] = open_shard(path, shard, self.rows_per_record)
-            try:
-                raws = self._readers[index].read(local)
-            except Exception as error:
-                # Riegeli's reader stays failed after one bad read, and may have read good records before it.
-                close_shard(self._readers.pop(index))
-                raise ArtifactDamaged(
-                    "a record can't be read", file=str(path), records=_span(local), reason=str(error),
-                    cure="convert this split again",
-                ) from error  # fmt: skip
-            for record, raw in zip(local, raws, strict=True):
-                wanted = min(self.rows_per_record, shard.rows - record * self.rows_per_record)
-                try:
-                    yield self._layout.decode(raw, wanted)
-                except ValueError as error:
-                    raise DataFormatError(
-                        "a record has another length than its features say", file=str(path), record=record,
-                        got=str(error),
-                    ) from error  # fmt: skip
+            full, rest = divmod(shard.rows, self.rows_per_record)
+            whole = local[:-1] if local[-1] == full else local  # only the last of a shard can be short
+            for start in range(0, len(whole), self._at_once):
+                numbers = whole[start : start + self._at_once]
+                yield path, numbers, self.rows_per_record, self._bytes_of(index, numbers)
+            if len(whole) < len(local):
+                yield path, local[-1:], rest, self._bytes_of(index, local[-1:])
+
+    def _bytes_of(self, index: int, numbers: list[int]) -> list[bytes]:
+        read = self._readers[index].read
+        try:
+            # One by one: for a list, the reader hands records to threads of its own, which costs more than it gains.
+            return [read([number])[0] for number in numbers]
+        except Exception as error:
+            # Riegeli's reader stays failed after one bad read, and may have read good records before it.
+            close_shard(self._readers.pop(index))
+            raise ArtifactDamaged(
+                "a record can't be read", file=str(self.folder / self.shards[index].name), records=_span(numbers),
+                reason=str(error), cure="convert this split again",
+            ) from error  # fmt: skip
+
+
+@contextmanager
+def _explained(path: Path, numbers: list[int]) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise DataFormatError(
+            "a record has another length than its features say", file=str(path), record=_span(numbers), got=str(error)
+        ) from error
 
 
 def open_shard(path: Path, shard: Shard, rows_per_record: int) -> Any:  # noqa: ANN401 - the binding has no types

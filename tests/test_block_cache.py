@@ -24,7 +24,7 @@ class Decoded:
         for record in records.tolist():
             self.asked.append(record)
             ids = np.arange(record * ROWS, min(SIZE, record * ROWS + ROWS))
-            yield {"id": ids, "x": (ids[:, None] + [0, 1, 2]).astype(np.uint8)}
+            yield {"id": ids[None], "x": (ids[None, :, None] + [0, 1, 2]).astype(np.uint8)}
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 6, 100])
@@ -36,6 +36,21 @@ def test_rows_come_in_the_order_asked_for_whatever_the_room(slots: int) -> None:
         np.testing.assert_array_equal(rows["id"], ids)
         np.testing.assert_array_equal(rows["x"], (ids[:, None] + [0, 1, 2]).astype(np.uint8))
         assert rows["x"].dtype == np.uint8
+
+
+def test_blocks_of_one_length_may_come_together() -> None:
+    def together(records: np.ndarray) -> Iterator[Columns]:
+        whole = records[records < SIZE // ROWS]
+        ids = whole[:, None] * ROWS + np.arange(ROWS)
+        yield {"id": ids, "x": (ids[..., None] + [0, 1, 2]).astype(np.uint8)}
+        if len(whole) < len(records):
+            yield from Decoded()(records[-1:])
+
+    cache = BlockCache(LAYOUT, ROWS, 4, 6)
+    for asked in ([0, 4, 8, 21], [12, 1, 20], [5, 9, 13, 21, 0]):
+        rows = cache.read(np.array(asked), together)
+        assert rows["id"].tolist() == asked
+        np.testing.assert_array_equal(rows["x"], (np.array(asked)[:, None] + [0, 1, 2]).astype(np.uint8))
 
 
 def test_a_block_that_is_there_is_not_read_again_and_the_oldest_goes_first() -> None:

@@ -376,8 +376,8 @@ def test_each_block_is_read_once_while_the_order_stays_near(tmp_path: Path, monk
     _, shards = write(tmp_path, 100)
     small = Shards(tmp_path, shards.shards, FEATURES, 8, cache_bytes=4 * 8 * 18)
     decoded: list[int] = []
-    original = small._decoded
-    monkeypatch.setattr(small, "_decoded", lambda records: decoded.extend(records.tolist()) or original(records))
+    original = small._stacked
+    monkeypatch.setattr(small, "_stacked", lambda records: decoded.extend(records.tolist()) or original(records))
     for start in range(0, 96, 24):
         for _ in range(5):
             small.read(np.random.default_rng(start).permutation(24) + start)
