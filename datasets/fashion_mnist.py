@@ -64,4 +64,5 @@ DATASET = Dataset(
     label="label",
     splits={"train": Files("train", count=60_000), "test": Files("t10k", count=10_000)},
     recipe=Recipe(model="cnn", epochs=8, batch_size=128, learning_rate=2e-3, dropout=0.3),
+    licence="MIT, copyright Zalando SE",
 )

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datasets.checks import check_float, check_int
 from datasets.errors import ParameterError, UnknownNameError
 
-OF_CLASSES = ("accuracy", "loss", "top_2", "top_3", "top_5", "roc_auc", "pr_auc", "ece")
-OF_NUMBERS = ("rmse", "mae", "r2", "loss")
-LOWER_IS_BETTER = frozenset({"loss", "ece", "rmse", "mae"})
+METRICS = ("accuracy", "loss", "top_2", "top_3", "top_5", "roc_auc", "pr_auc", "ece")
+LOWER_IS_BETTER = frozenset({"loss", "ece"})
 
 
 @dataclass(frozen=True)
@@ -20,21 +19,19 @@ class Gate:
     Without a champion the limits alone decide. All figures are those of the test split.
 
     Attributes:
-        metric: What "better" means; see `OF_CLASSES` and `OF_NUMBERS`. None for accuracy, or rmse if the label is a
-            number.
+        metric: What "better" means: one of `METRICS`.
         level: How sure it must be. Accuracy: largest p of the exact one-sided McNemar test. Every other metric: the
             interval of the difference that a paired bootstrap covers with 1 - level lies on the better side.
         minimum: Least value of a metric, such as {"accuracy": 0.97}.
         maximum: Greatest value of a metric, such as {"loss": 0.2}.
         max_class_drop: How far the recall of a class may fall below the champion's, 0.05 for five points.
-        max_slice_drop: The same for the accuracy in a slice; for numbers, the share by which a slice's mean absolute
-            error may grow.
+        max_slice_drop: The same for the accuracy in a slice.
         max_latency_ms: Greatest median time of a prediction of one example, in milliseconds, on the machine that
             decides.
         max_bytes: Greatest size of the weights' file.
     """
 
-    metric: str | None = None
+    metric: str = "accuracy"
     level: float = 0.05
     minimum: Mapping[str, float] = field(default_factory=dict)
     maximum: Mapping[str, float] = field(default_factory=dict)
@@ -59,29 +56,21 @@ class Gate:
         if self.max_bytes is not None:
             check_int("max_bytes", self.max_bytes, 1)
 
-    def compared(self, classes: int) -> str:
-        """The metric that decides, for a label of so many classes (0 for a number)."""
-        return self.metric or ("accuracy" if classes else "rmse")
-
     def check(self, classes: int, slices: tuple[str, ...]) -> None:
         """States that a dataset has what the gate asks for.
 
         Args:
-            classes: Of the label; 0 for a number.
+            classes: Of the label.
             slices: Columns by which the test split is sliced.
 
         Raises:
             UnknownNameError: A metric that such a label doesn't have.
-            ParameterError: A limit for classes or slices that aren't there.
+            ParameterError: A limit for slices that aren't there.
         """
         known = metrics_of(classes)
-        for metric in (self.compared(classes), *self.minimum, *self.maximum):
+        for metric in (self.metric, *self.minimum, *self.maximum):
             if metric not in known:
                 raise UnknownNameError.among("metric of the gate", metric, known)
-        if self.max_class_drop is not None and not classes:
-            raise ParameterError(
-                "a label without classes can't lose in a class", parameter="max_class_drop", got=self.max_class_drop
-            )
         if self.max_slice_drop is not None and not slices:
             raise ParameterError(
                 "there are no slices to hold against each other", parameter="max_slice_drop", got=self.max_slice_drop,
@@ -90,7 +79,5 @@ class Gate:
 
 
 def metrics_of(classes: int) -> tuple[str, ...]:
-    """The metrics of a label with so many classes; 0 for a number."""
-    if not classes:
-        return OF_NUMBERS
-    return tuple(name for name in OF_CLASSES if not name.startswith("top_") or int(name[4:]) < classes)
+    """The metrics of a label with so many classes: top-k says something only below their number."""
+    return tuple(name for name in METRICS if not name.startswith("top_") or int(name[4:]) < classes)

@@ -51,4 +51,5 @@ DATASET = Dataset(
     splits={"train": Rows(0, 9_000), "test": Rows(9_000, 10_000)},
     recipe=Recipe(model="cnn", epochs=5, batch_size=128, learning_rate=2e-3, dropout=0.3),
     nightly=Nightly("0 2 * * *", timezone="UTC"),
+    licence="commonly stated as Creative Commons Attribution-ShareAlike 3.0",
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from datasets.readers import idx
-from datasets.schema import Block, Dataset, Feature, Files, RawFile, Recipe, Source
+from datasets.schema import Block, Dataset, Feature, Files, Gate, RawFile, Recipe, Source
 
 
 def read(raw: Path) -> Iterator[Block]:
@@ -62,4 +62,6 @@ DATASET = Dataset(
     label="label",
     splits={"train": Files("train", count=60_000), "test": Files("t10k", count=10_000)},
     recipe=Recipe(model="cnn", epochs=4, batch_size=128, learning_rate=2e-3, dropout=0.3),
+    gate=Gate(max_class_drop=0.01),
+    licence="commonly stated as Creative Commons Attribution-ShareAlike 3.0",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,19 +40,18 @@ def limits(gate: Gate, metrics: Mapping[str, Any], size: int, latency: Callable[
 
 
 def drops(
-    gate: Gate, dataset: Dataset, candidate: Predictions, champion: Predictions,
+    dataset: Dataset, candidate: Predictions, champion: Predictions,
     slices: Mapping[str, Mapping[str, np.ndarray]],
 ) -> list[Check]:  # fmt: skip
     """How far classes and slices fall below the champion: those that fall too far, or the one that falls furthest.
 
     Args:
-        gate: Of the dataset.
-        dataset: Names the classes.
+        dataset: With the gate and the classes' names.
         candidate: Its answers.
         champion: Its answers to the same examples.
         slices: By column and name, which examples are in it.
     """
-    found = []
+    gate, found = dataset.gate, []
     if gate.max_class_drop is not None:
         names = dataset.features[dataset.label].classes
         rows = {f"fall of the recall of class {name}": candidate.labels == i for i, name in enumerate(names)}
@@ -79,7 +77,7 @@ def _too_far(
     return [check for check in falls if not check["passed"]] or falls[:1]
 
 
-def versus(gate: Gate, classes: int, candidate: Predictions, champion: Predictions) -> dict[str, Any]:
+def versus(gate: Gate, candidate: Predictions, champion: Predictions) -> dict[str, Any]:
     """Whether a candidate is better beyond chance, by the gate's metric on the same examples.
 
     Accuracy: the exact one-sided McNemar test, p at most the level. Another metric: both models are measured on the
@@ -90,7 +88,7 @@ def versus(gate: Gate, classes: int, candidate: Predictions, champion: Predictio
         JSON: metric, method, candidate and champion (their figures), better, equal (no difference at all), and
         wins, losses and p, or difference (above 0 is better), interval and draws.
     """
-    metric = gate.compared(classes)
+    metric = gate.metric
     made = {"metric": metric, "level": gate.level}
     if metric == "accuracy":
         test = mcnemar(candidate.labels, candidate.predicted, champion.predicted)
@@ -102,7 +100,7 @@ def versus(gate: Gate, classes: int, candidate: Predictions, champion: Predictio
             "examples": size, **test, "equal": right[0] == right[1], "better": bool(test["p"] <= gate.level),
         }  # fmt: skip
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-    figures, drawn, number = [], [], draws_for(len(candidate.labels), classes or 1)
+    figures, drawn, number = [], [], draws_for(len(candidate.labels), candidate.logits.shape[1])
     for each in (candidate, champion):
         some = measures(each.labels, each.logits, each.losses, only={metric})
         one = np.ones((1, len(each.labels)), np.float32)
@@ -135,9 +133,9 @@ def verdict(test: Mapping[str, Any]) -> str:
     )
 
 
-def rule(gate: Gate, classes: int) -> str:
+def rule(gate: Gate) -> str:
     """The rule in words, for the record."""
-    metric = gate.compared(classes)
+    metric = gate.metric
     how = (
         f"the exact one-sided McNemar test says so at a level of {gate.level:g}"
         if metric == "accuracy"
@@ -148,11 +146,6 @@ def rule(gate: Gate, classes: int) -> str:
                 if getattr(gate, name) is not None]  # fmt: skip
     text = f"promoted if better in {metric} on the same test examples, where {how}; a tie keeps the champion"
     return f"{text}; limits: {', '.join(limited) or 'none are set'}"
-
-
-def as_json(gate: Gate, classes: int) -> dict[str, Any]:
-    """The gate for the record, with the metric that counts."""
-    return {**asdict(gate), "metric": gate.compared(classes)}
 
 
 def _least(what: str, limit: float, got: float | None) -> Check:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 CONFIDENCE = 0.95
-MOST, LEAST, WORK = 1000, 200, 10**9
+MOST, LEAST, WORK = 1000, 200, 10**8
 """Draws: as many as MOST, fewer where they would need more than WORK counts, never fewer than LEAST."""
 CHUNK = 2_000_000  # counts at a time, 4 bytes each
 

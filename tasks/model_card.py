@@ -11,10 +11,13 @@ from typing import Any
 from datasets.gate import metrics_of
 from datasets.schema import Dataset
 from tasks.artifact import Artifact, Store
+from tasks.canonical import canonical
 from tasks.decision import page, shown, write_decision
 from tasks.document import Document
 from tasks.durable import read_json
 from tasks.evaluate import CONFUSION, METRICS, MISTAKES_PICTURE
+from tasks.registry import made
+from tasks.scoring import SEED
 
 CARD, CARD_PAGE = "card.md", "card.html"
 LINEAGE, SCHEMA = "lineage.json", "schema.json"
@@ -62,37 +65,38 @@ def lineage_of(
     """Where a model came from, from raw file to weights, as JSON; what an older store doesn't know is missing."""
     trained = store.manifest(weights)["provenance"].get("components", {})
     raw_digest = store.manifest(records)["provenance"].get("components", {}).get("inputs", {}).get("raw")
+    raw = made(store, "raw", records.dataset, raw_digest)
+    recipe = trained.get("parameters", {}).get("recipe") or canonical(dataset.recipe, set())
     code = trained.get("code", {})
     text = json.dumps(code, sort_keys=True)
     return {
-        "raw": {"digest": raw_digest, "files": _raw_files(store, records.dataset, raw_digest)},
+        "raw": {"digest": raw_digest, "files": store.facts(raw)["files"] if raw else None},
         "records": records.digest,
         "weights": {"digest": weights.digest, "key": weights.key},
         "evaluation": {"digest": evaluation.digest, "key": evaluation.key},
         "code": {"fingerprint": hashlib.sha256(text.encode()).hexdigest(), "definitions": len(code)},
         "libraries": trained.get("libraries", {}),
         "python": trained.get("python"),
-        "recipe": asdict(dataset.recipe) | {"augment": [repr(each) for each in dataset.recipe.augment]},
+        "recipe": _plain(recipe),
         "warm_start": trained.get("parameters", {}).get("warm_start"),
-        "seeds": {"training": dataset.recipe.seed, "intervals": 0},
+        "seeds": {"training": recipe["seed"], "intervals": SEED},
     }
 
 
-def _raw_files(store: Store, name: str, digest: str | None) -> dict[str, str] | None:
-    """SHA-256 of each raw file; None if the raw artifact is gone."""
-    for path in (store.root / "raw" / name).glob("*") if digest else ():
-        found = store.find("raw", name, path.name)
-        if found is not None and found.digest == digest:
-            return store.facts(found)["files"]
-    return None
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """What stands in a stage's key, as people write it."""
+    if isinstance(value, dict):
+        if value.keys() == {"float"}:
+            return float.fromhex(value["float"])
+        return {name: _plain(each) for name, each in value.items() if name != "class"}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def _about(card: Document, dataset: Dataset, notes: str, lineage: dict[str, Any]) -> None:
-    recipe = dataset.recipe
     card.text(f"{dataset.about}.")
     label = dataset.features[dataset.label]
     card.table(["", ""], [
-        ["model", recipe.model],
+        ["model", lineage["recipe"]["model"]],
         ["sees", f"{dataset.inputs}: {dataset.features[dataset.inputs].dtype}"
                  f"{list(dataset.features[dataset.inputs].shape)}"],
         ["predicts", f"{dataset.label}: {', '.join(label.classes[:MOST_ROWS]) or label.dtype}"],

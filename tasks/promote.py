@@ -8,6 +8,7 @@ champion: a nightly training doesn't change the model for noise.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from datasets.schema import Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_bytes, write_json
 from tasks.evaluate import METRICS, PREDICTIONS, predict_split, read_columns
+from tasks.fitted import TRANSFORMS
 from tasks.registry import Champion, Registry
 from tasks.stage import Job, Run, Stage
 
@@ -66,18 +68,18 @@ def decide(
         "champion can't be evaluated" or "champion already"), reason, the rule in words and the gate in numbers, checks
         (limits with what was found), test (see `versus`), and the digests of all that it is about.
     """
-    from tasks.gate import as_json, limits, rule
+    from tasks.gate import limits, rule
 
     dataset, store = job.request.dataset, job.store
-    gate, classes = dataset.gate, len(dataset.features[dataset.label].classes)
+    gate = dataset.gate
     grounds = {
         "format": FORMAT,
         "candidate": weights.digest,
         "champion_before": None if champion is None else champion.version,
         "records": records.digest,
         "evaluation": evaluation.digest,
-        "gate": as_json(gate, classes),
-        "rule": rule(gate, classes),
+        "gate": asdict(gate),
+        "rule": rule(gate),
     }
     if champion is not None and champion.weights == weights.digest:
         past = read_json(store.path(champion.model) / DECISION)
@@ -116,7 +118,9 @@ def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champio
 
     dataset = job.request.dataset
     no: dict[str, Any] = {"better": False, "checks": []}
-    if why := incomparable(read_json(job.store.path(champion.model) / MODEL), dataset):
+    folder = job.store.path(champion.model)
+    transforms = job.request.fitted is not None or (folder / TRANSFORMS).exists()
+    if why := incomparable(read_json(folder / MODEL), dataset, transforms=transforms):
         return {**no, "outcome": "schema changed", "reason": why}
     try:
         rival, _ = predict_split(job.store, job.request, records, champion.model, "test")
@@ -124,15 +128,14 @@ def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champio
         reason = f"the champion can't be evaluated today: {error.what}"
         return {**no, "outcome": "champion can't be evaluated", "reason": reason}
     candidate = answers(job, records, evaluation)
-    gate, classes = dataset.gate, len(dataset.features[dataset.label].classes)
-    test = versus(gate, classes, candidate, rival)
+    test = versus(dataset.gate, candidate, rival)
     sliced = slice_columns(dataset, read_columns(job.store, job.request, records, "test", dataset.slices))
     return {
         "better": test["better"],
         "outcome": "better" if test["better"] else "tie" if test["equal"] else "not better",
         "reason": verdict(test),
         "test": test,
-        "checks": drops(gate, dataset, candidate, rival, sliced),
+        "checks": drops(dataset, candidate, rival, sliced),
     }
 
 
@@ -153,17 +156,21 @@ def answers(job: Job, records: Artifact, evaluation: Artifact) -> Predictions:
     return made
 
 
-def incomparable(card: dict[str, Any], dataset: Dataset) -> str | None:
+def incomparable(card: dict[str, Any], dataset: Dataset, *, transforms: bool = False) -> str | None:
     """Why a champion can't be held against a candidate; None when it can.
 
     Args:
         card: The champion's `model.json`.
         dataset: As it is today.
+        transforms: Whether inputs are made from records by transforms: each model has its own then, and a vocabulary
+            that grew makes wider inputs of the same records.
     """
     label, classes = dataset.label, list(dataset.features[dataset.label].classes)
     if card["label"] != label or sorted(card["classes"]) != sorted(classes):  # their order may change
         return f"the champion predicts other classes: {card['label']} of {card['classes']}, now {label} of {classes}"
     feature, seen = dataset.features.get(card["inputs"]), card["feature"]
+    if transforms:
+        return None
     if feature is None or [feature.dtype, list(feature.shape)] != [seen["dtype"], seen["shape"]]:
         today = "nothing" if feature is None else f"{feature.dtype}{list(feature.shape)}"
         return f"the champion sees other inputs: {card['inputs']} is {seen['dtype']}{seen['shape']}, now {today}"

@@ -1,23 +1,27 @@
-"""The registry of a dataset's models: immutable versions, and one pointer to the champion that moves atomically.
+"""The registry of a dataset's models: immutable versions, and names that point to them and move atomically.
 
 <store>/models/<dataset>/<version>/     weights, model card, metrics, manifest; never changed
 <store>/models/<dataset>/champion.json  which version is the champion, and which one was before it
+<store>/models/<dataset>/aliases.json   versions by names of one's own
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from datasets.errors import ArtifactDamaged, StoreError
+from datasets.errors import ArtifactDamaged, ParameterError, StoreError, UnknownNameError
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_bytes, write_json
 from tasks.lock import Lock
 
 KIND = "models"
-POINTER = "champion.json"
+POINTER, ALIASES = "champion.json", "aliases.json"
+CHAMPION, PREVIOUS = "champion", "previous"
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
@@ -132,3 +136,68 @@ class Registry:
             "version": champion.version, "model": model.to_json(), "weights": weights, "previous": previous,
         })  # fmt: skip
         return champion
+
+    def previous(self) -> Artifact | None:
+        """The newest version with the weights that were champion before; None if there is none."""
+        champion = self.current()
+        weights = champion.previous if champion is not None else None
+        for version in reversed(self.versions()) if weights is not None else ():
+            model = self.store.find(KIND, self.dataset, version)
+            if model is not None and self.store.facts(model)["weights"] == weights:
+                return model
+        return None
+
+    def aliases(self) -> dict[str, str]:
+        """Versions by the names that were given to them; besides "champion" and "previous".
+
+        Raises:
+            ArtifactDamaged: The file with the names was damaged.
+        """
+        path = self.folder / ALIASES
+        names = read_json(path) if path.exists() else {}
+        if not isinstance(names, dict) or not all(isinstance(version, str) for version in names.values()):
+            raise ArtifactDamaged("the file with the models' names is damaged", file=path, got=repr(names)[:200])
+        return names
+
+    def name(self, alias: str, model: Artifact) -> None:
+        """Makes a name point to a version; a crash leaves where it pointed before, or this one.
+
+        Raises:
+            ParameterError: The name is taken by the registry, or isn't one.
+            ArtifactDamaged: The version was damaged on disk.
+        """
+        if not NAME.fullmatch(alias) or alias in (CHAMPION, PREVIOUS) or re.fullmatch(r"v\d+", alias):
+            raise ParameterError(
+                "a model can't be named so", parameter="alias", got=alias,
+                expected="lower-case letters, digits, - and _; no version, not champion, not previous",
+            )  # fmt: skip
+        self.store.verify(model)
+        write_json(self.folder / ALIASES, {**self.aliases(), alias: model.key})
+
+    def find(self, name: str) -> Artifact:
+        """The version of a name: "v3", "champion", "previous" or an alias; not verified.
+
+        Raises:
+            UnknownNameError: There is none of that name.
+            ArtifactDamaged: Its manifest was damaged.
+        """
+        names = {**{version: version for version in self.versions()}, **self.aliases()}
+        if (champion := self.current()) is not None:
+            names[CHAMPION] = champion.version
+        if (before := self.previous()) is not None:
+            names[PREVIOUS] = before.key
+        if name not in names:
+            raise UnknownNameError.among("version", name, names)
+        model = self.store.find(KIND, self.dataset, names[name])
+        if model is None:
+            raise ArtifactDamaged("the version was damaged", file=self.folder / names[name])
+        return model
+
+
+def made(store: Store, kind: str, dataset: str, digest: str | None) -> Artifact | None:
+    """The artifact of a dataset with this content; None if it is gone."""
+    for path in sorted((store.root / kind / dataset).glob("*")) if digest else ():
+        found = store.find(kind, dataset, path.name)
+        if found is not None and found.digest == digest:
+            return found
+    return None

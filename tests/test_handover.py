@@ -34,8 +34,8 @@ def weights(store: Store, name: str) -> Artifact:
     return store.commit("weights", "mnist", f"key-{name}", fill, {})
 
 
-def call(registry: Registry, *, version: str | None = None, rollback: bool = False) -> dict[str, Any]:
-    return hand_over("mnist", version, rollback=rollback, store=str(registry.store.root))
+def call(registry: Registry, version: str | None = None, **options: Any) -> dict[str, Any]:
+    return hand_over("mnist", version, store=str(registry.store.root), **options)
 
 
 def test_a_list_changes_nothing(registry: Registry) -> None:
@@ -70,6 +70,12 @@ def test_what_is_refused(registry: Registry, tmp_path: Path) -> None:
     assert "v1, v2, v3" in str(caught.value)
     with pytest.raises(ParameterError, match="exclude each other"):
         call(registry, version="v1", rollback=True)
+    with pytest.raises(ParameterError, match="exclude each other"):
+        call(registry, version="v1", only_list=True)
+    with pytest.raises(ParameterError, match="which version gets the name"):
+        call(registry, alias="staging")
+    with pytest.raises(ParameterError, match="can't be named so"):
+        call(registry, version="v1", alias="champion")
     with pytest.raises(UnknownNameError, match="no dataset 'minst'"):
         hand_over("minst", store=str(tmp_path))
     with pytest.raises(StoreError, match="no champion before"):
@@ -101,3 +107,23 @@ def test_the_table_names_the_champion(registry: Registry, capsys: pytest.Capture
     assert "v2" in line
     assert "champion" in line
     assert "rollback, v3 -> v2" in shown
+
+
+def test_a_name_is_given_and_moved_and_the_champion_stays(registry: Registry) -> None:
+    before = registry.pointer.read_bytes()
+    report = call(registry, version="v1", alias="staging", by="Ada")
+    assert report["names"] == {"champion": "v3", "previous": "v2", "staging": "v1"}
+    assert [row["names"] for row in report["versions"]] == [["staging"], ["previous"], ["champion"]]
+    report = call(registry, version="previous", alias="staging")
+    assert report["names"]["staging"] == "v2"
+    assert [(row["by"] == "Ada", row["how"], row["from"], row["to"]) for row in report["by_hand"]] == [
+        (True, "alias staging", None, "v1"), (False, "alias staging", "v1", "v2"),
+    ]  # fmt: skip
+    assert registry.pointer.read_bytes() == before
+    assert call(registry, version="staging")["champion"] == "v2"
+
+
+def test_the_table_names_every_name(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    show(call(registry, version="v2", alias="staging"), Console(width=140))
+    line = next(line for line in capsys.readouterr().out.splitlines() if "95.00%" in line)
+    assert "previous, staging" in line

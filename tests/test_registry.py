@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from datasets.errors import ArtifactDamaged, StoreError
+from datasets.errors import ArtifactDamaged, ParameterError, StoreError, UnknownNameError
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json
 from tasks.lock import Lock
-from tasks.registry import Registry
+from tasks.registry import Registry, made
 
 
 def weights(store: Store, name: str) -> Artifact:
@@ -156,3 +156,83 @@ def test_one_process_at_a_time_changes_it(registry: Registry) -> None:
 def test_datasets_have_registries_of_their_own(registry: Registry) -> None:
     registry.crown(add(registry, "a"))
     assert Registry(registry.store, "other").champion() is None
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+def test_every_name_finds_its_version(registry: Registry) -> None:
+    a, b, c = (add(registry, name) for name in "abc")
+    with pytest.raises(UnknownNameError, match="no version 'champion'"):
+        registry.find("champion")
+    registry.crown(a)
+    assert registry.previous() is None
+    registry.crown(b)
+    registry.name("staging", c)
+    registry.name("tested", a)
+    found = {name: registry.find(name) for name in ("v1", "v3", "champion", "previous", "staging", "tested")}
+    assert found == {"v1": a, "v3": c, "champion": b, "previous": a, "staging": c, "tested": a}
+    registry.name("staging", a)
+    assert registry.aliases() == {"staging": "v1", "tested": "v1"}
+    with pytest.raises(UnknownNameError, match="did you mean staging"):
+        registry.find("stagin")
+
+
+@pytest.mark.parametrize("alias", ["champion", "previous", "v3", "", "../x", "Staging", "a b", "-x", "x" * 41])
+def test_names_that_are_taken_or_none(registry: Registry, alias: str) -> None:
+    with pytest.raises(ParameterError, match="can't be named so"):
+        registry.name(alias, add(registry, "a"))
+    assert registry.aliases() == {}
+
+
+def test_a_damaged_version_gets_no_name(registry: Registry) -> None:
+    broken = add(registry, "a")
+    (registry.store.path(broken) / "weights.safetensors").write_text("weights X")
+    with pytest.raises(ArtifactDamaged):
+        registry.name("staging", broken)
+    assert registry.aliases() == {}
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"staging": 3}'])
+def test_damaged_names_are_an_error_that_names_the_file(registry: Registry, content: str) -> None:
+    add(registry, "a")
+    (registry.folder / "aliases.json").write_text(content)
+    with pytest.raises(ArtifactDamaged) as caught:
+        registry.find("v1")
+    assert caught.value.facts["file"] == registry.folder / "aliases.json"
+
+
+@pytest.mark.parametrize("moment", ["before the rename", "after the rename"])
+@pytest.mark.parametrize("what", ["champion", "staging"])
+def test_a_crash_leaves_the_old_or_the_new(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, moment: str, what: str
+) -> None:
+    old, new = add(registry, "a"), add(registry, "b")
+
+    def move(model: Artifact) -> None:
+        registry.crown(model) if what == "champion" else registry.name("staging", model)
+
+    def kill(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    move(old)
+    with monkeypatch.context() as patch:
+        if moment == "before the rename":
+            patch.setattr(Path, "replace", kill)
+        else:
+            patch.setattr("tasks.durable.fsync_dir", kill)
+        with pytest.raises(KeyboardInterrupt):
+            move(new)
+    assert registry.find(what) == (old if moment == "before the rename" else new)
+    move(new)
+    assert registry.find(what) == new
+    assert not [path.name for path in registry.folder.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_an_artifact_is_found_by_its_content(registry: Registry) -> None:
+    first, second = weights(registry.store, "a"), weights(registry.store, "b")
+    assert made(registry.store, "weights", "toy", second.digest) == second
+    assert made(registry.store, "weights", "toy", first.digest) == first
+    assert made(registry.store, "weights", "toy", "0" * 64) is None
+    assert made(registry.store, "weights", "toy", None) is None
+    assert made(registry.store, "weights", "other", first.digest) is None
