@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import StoreError
+from datasets.errors import CheckpointMismatch, StoreError
+from datasets.schema import Feature
 from datasets.splits import names_of
 from tasks.artifact import Artifact, Draft, Store
 from tasks.autotune import IN_PROCESS, RESIDENT, Setting, Trial, choose, tune, worker_settings
 from tasks.durable import read_json, write_bytes, write_json
+from tasks.fitted import Fitted, Transformed, read_fitted
 from tasks.progress import bar
 from tasks.request import Request
 from tasks.stage import Job, Run, Stage
@@ -26,7 +29,7 @@ BUDGET = 20.0  # seconds for all measurements; a plan of in-process settings tak
 MOST_STEPS = 1000  # of one measurement
 
 
-def plan_input(job: Job, records: Artifact, report: Artifact) -> Artifact:
+def plan_input(job: Job, records: Artifact, report: Artifact, transforms: Artifact | None = None) -> Artifact:
     """A plan: the setting to use on this machine, with what was measured, a plot, and why.
 
     Raises:
@@ -130,7 +133,9 @@ def check_vouched(store: Store, records: Artifact, report: Artifact) -> None:
 
 
 def columns(store: Store, request: Request, records: Artifact, split: str) -> Any:  # noqa: ANN401
-    """The rows of a split, [rows, *shape] a feature, from where its size puts them (see `tiers.py`).
+    """The rows of a split as the model sees them, [rows, *shape] a feature, from where their size puts them.
+
+    `tiers.py` says where that is.
 
     Raises:
         ArtifactDamaged: A shard isn't what it was when it was written.
@@ -138,7 +143,8 @@ def columns(store: Store, request: Request, records: Artifact, split: str) -> An
     from tasks.tiers import open_rows
 
     folder = store.root / "columns" / request.name / records.digest[:32] / split
-    return open_rows(_shards(store, request, records, split), folder)
+    rows = open_rows(_shards(store, request, records, split), folder)
+    return rows if request.fitted is None else Transformed(rows, request.fitted)
 
 
 def tier(store: Store, request: Request, records: Artifact) -> str:
@@ -150,7 +156,37 @@ def tier(store: Store, request: Request, records: Artifact) -> str:
 
 
 def _shards(store: Store, request: Request, records: Artifact, split: str) -> Any:  # noqa: ANN401
-    return open_split(store.path(records), store.facts(records), split, request.dataset.features)
+    features = request.dataset.features if request.fitted is None else request.fitted.takes
+    return open_split(store.path(records), store.facts(records), split, features)
+
+
+def as_trained(request: Request, weights: Path) -> Request:
+    """The request with the transforms that lie beside some weights, which may be others than today's.
+
+    Labels keep today's: classes are matched by name.
+
+    Raises:
+        ArtifactDamaged: They can't be read.
+        CheckpointMismatch: They are of features that today's records don't have.
+    """
+    own = read_fitted(weights)
+    if own is None and request.fitted is None:
+        return request
+    today = request.fitted or Fitted(request.dataset.features)
+    label = request.dataset.label
+    steps = [step for step in own.steps if step.name != label] if own is not None else []
+    for name in {name for step in steps for name in step.takes or (step.name,)} & set(own.takes if own else ()):
+        if own is not None and layout(own.takes.get(name)) != layout(today.takes.get(name)):
+            raise CheckpointMismatch(
+                "the weights' transforms are of another feature", field=name, got=layout(today.takes.get(name)),
+                expected=layout(own.takes.get(name)),
+            )  # fmt: skip
+    return replace(request, fitted=Fitted(today.takes, (*steps, *(step for step in today.steps if step.name == label))))
+
+
+def layout(feature: Feature | None) -> str:
+    """Type and shape of a feature, "nothing" for None."""
+    return "nothing" if feature is None else f"{feature.dtype}{list(feature.shape)}"
 
 
 def open_pipeline(store: Store, request: Request, records: Artifact, *, resident: bool = False) -> Any:  # noqa: ANN401

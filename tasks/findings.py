@@ -55,7 +55,8 @@ def _error(errors: list[dict[str, Any]]) -> GristmillError:
 
 
 def _classes(dataset: Dataset, report: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    counts = {split: part["classes"][dataset.label] for split, part in report["splits"].items()}
+    # A label whose classes the train split decides has none here; it is an error where one is missing there
+    counts = {split: part["classes"].get(dataset.label, {}) for split, part in report["splits"].items()}
     missing = [name for name, count in counts["train"].items() if count == 0]
     if missing:
         elsewhere = {split: [name for name in missing if some[name]] for split, some in counts.items()}

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -136,7 +137,7 @@ class Fitted:
                 {
                     "feature": step.name,
                     "transform": f"{type(step.transform).__module__}:{type(step.transform).__qualname__}",
-                    "options": asdict(step.transform), "values": step.values, "gives": asdict(step.gives),
+                    "options": asdict(step.transform), "values": deepcopy(step.values), "gives": asdict(step.gives),
                 }
                 for step in self.steps
             ],

@@ -18,13 +18,14 @@ from tasks.capsule import Capsule, load_capsule
 from tasks.convert import ORIGIN, origin_of
 from tasks.durable import read_json
 from tasks.fingerprint import Sources
+from tasks.fitted import Fitted
 from tasks.request import store_root
 
 SHOWN = 10
 
 
 def context(name: str, recipe: Recipe, total_steps: int, class_weights: np.ndarray | None, records: Artifact,
-            components: dict[str, Any]) -> dict[str, Any]:  # fmt: skip
+            components: dict[str, Any], fitted: Fitted | None = None) -> dict[str, Any]:  # fmt: skip
     """What a capsule must say so that the step can be built again from it, as JSON.
 
     Args:
@@ -34,12 +35,14 @@ def context(name: str, recipe: Recipe, total_steps: int, class_weights: np.ndarr
         class_weights: Of the loss.
         records: Whose rows the record ids are.
         components: Of the key of `fit`; the code is kept.
+        fitted: Transforms whose results the batch holds.
     """
     values = {k: v for k, v in asdict(recipe).items() if k != "augment"}
     return {
         "dataset": name, "recipe": {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()},
         "total_steps": total_steps, "class_weights": None if class_weights is None else class_weights.tolist(),
         "records": records.to_json(), "code": components.get("code", {}),
+        "transforms": None if fitted is None else fitted.to_json(),
     }  # fmt: skip
 
 
@@ -93,6 +96,8 @@ def rebuilt(capsule: Capsule) -> Dataset:
             cure="load_capsule and replay of tasks/ take a step that you build yourself",
         ) from error  # fmt: skip
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    if (fitted := capsule.context.get("transforms")) is not None:
+        known = Fitted.from_json(fitted).dataset(known)
     return replace(known, recipe=Recipe(**values))
 
 

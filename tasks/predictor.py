@@ -83,3 +83,40 @@ class Predictor:
             logits.append(out[0][:rows])
             losses.append(out[1][:rows])
         return Predictions(np.concatenate(labels), np.concatenate(logits), np.concatenate(losses))
+
+
+class Scorer:
+    """Compiles the forward pass without labels when it is made: logits and probabilities.
+
+    Args:
+        model: In eval mode; not changed.
+        feature: Of its inputs.
+        batch_size: Rows of the compiled program; a shorter batch is filled up.
+
+    Attributes:
+        budget: Its traces and compilations.
+    """
+
+    def __init__(self, model: nnx.Module, feature: Feature, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.budget = TraceBudget("score", 1)
+        graph, state = nnx.split(model)
+        self._state = nnx.as_pure(state)
+
+        def score(state: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:  # noqa: ANN401
+            logits = nnx.merge(graph, state)(x)
+            return logits, jax.nn.softmax(logits)
+
+        shape = (batch_size, *feature.shape)
+        self._compiled = self.budget.compile(
+            score, self._state, jax.ShapeDtypeStruct(shape, device_dtype(feature.dtype))
+        )
+
+    def score(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logits and probabilities, float32 [rows, classes] each, of examples [rows, *feature.shape]."""
+        parts = []
+        for start in range(0, len(x), self.batch_size):  # all are under way before the first is fetched
+            batch = x[start : start + self.batch_size]
+            parts.append(self._compiled(self._state, pad_batch({"x": batch}, self.batch_size)["x"]))
+        logits, probabilities = zip(*jax.device_get(parts), strict=True)
+        return np.concatenate(logits)[: len(x)], np.concatenate(probabilities)[: len(x)]

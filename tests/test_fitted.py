@@ -7,25 +7,13 @@ from pathlib import Path
 import mixed
 import numpy as np
 import pytest
+from mixed import InMemory
 
 from datasets.errors import ArtifactDamaged
-from datasets.schema import Columns, Feature
+from datasets.schema import Feature
 from datasets.transforms import ClassIndex
 from tasks.fitted import TRANSFORMS, Fitted, Transformed, read_fitted, write_fitted
 from tasks.transform import learned
-
-
-class InMemory:
-    """Rows of columns in memory."""
-
-    def __init__(self, columns: Columns) -> None:
-        self.columns, self.features, self.digest = columns, mixed.FEATURES, "d"
-
-    def __len__(self) -> int:
-        return len(self.columns["label"])
-
-    def read(self, ids: np.ndarray) -> Columns:
-        return {name: column[ids] for name, column in self.columns.items()}
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ COLUMNS = {
 
 
 def median(columns: list[np.ndarray], cut: int) -> np.ndarray:
-    found = Median(len(columns), columns[0].dtype)
+    found, made = Median(len(columns), columns[0].dtype), None
     for passing in range(2):
         for i, column in enumerate(columns):
             for start in range(0, len(column), cut):

@@ -70,3 +70,18 @@ def test_what_is_said_of_the_examples(examples: list[dict[str, Any]], said: str)
     assert "NO: the batch gives another result here" in text
     assert "head/bias" in text
     assert "x.py:1 in f: y" in text
+
+
+def test_the_step_is_that_of_transformed_batches_if_the_capsule_holds_such() -> None:
+    import datasets
+    from datasets.schema import Feature
+    from datasets.transforms import Standardise
+    from tasks.fitted import Fitted, Step
+
+    seen = Feature("float32", (28, 28, 1))
+    step = Step("image", Standardise(), {"mean": [33.0], "scale": [0.01]}, seen)
+    fitted = Fitted(datasets.load("mnist").features, (step,))
+    records = Artifact("records", "mnist", "k", "d")
+    made = context("mnist", RECIPE, 70, None, records, {}, fitted)
+    assert rebuilt(capsule(json.loads(json.dumps(made)))).features["image"] == seen
+    assert rebuilt(capsule(context("mnist", RECIPE, 70, None, records, {}))).features["image"].dtype == "uint8"

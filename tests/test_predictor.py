@@ -9,7 +9,7 @@ from flax import nnx
 
 from datasets.errors import TraceBudgetExceeded
 from datasets.schema import Columns
-from tasks.predictor import Predictions, Predictor
+from tasks.predictor import Predictions, Predictor, Scorer
 from tasks.weights import build_model
 
 SIZE = 50
@@ -88,3 +88,15 @@ def test_bad_logits_are_given_as_they_are(model: nnx.Module) -> None:
     broken.head.bias[...] = np.array([0, np.nan, 0], np.float32)
     broken.eval()
     assert np.isnan(predict(broken, 16).logits[:, 1]).all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, SIZE, 64])
+def test_scores_without_labels_are_those_of_evaluation(model: nnx.Module, batch_size: int) -> None:
+    scorer = Scorer(model, FEATURE, batch_size)
+    logits, probabilities = scorer.score(COLUMNS["image"])
+    evaluated = predict(model, batch_size).logits
+    np.testing.assert_array_equal(logits, evaluated)  # equal batches run the same kernels
+    wide = np.exp(evaluated.astype(np.float64))
+    np.testing.assert_allclose(probabilities, wide / wide.sum(axis=1, keepdims=True), atol=1e-6)
+    assert (logits.dtype, probabilities.shape) == (np.float32, (SIZE, 3))
+    assert scorer.budget.report()["used"] == 1

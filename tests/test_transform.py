@@ -218,3 +218,16 @@ def test_its_file_is_in_the_weights_of_a_training_alone(
         store.path(inputs["transforms"]) / TRANSFORMS
     ).read_bytes()
     assert np.isfinite(read_json(store.path(weights) / TRANSFORMS)["steps"][1]["values"]["mean"]).all()
+
+
+def test_a_plan_of_the_whole_flow_shows_the_stage(tmp_path: Path) -> None:
+    from flows.train import stages
+
+    plan = Plan(mixed.request_for(tmp_path))
+    stages(plan)
+    assert [step["name"] for step in plan.steps] == [
+        "fetch", "convert", "validate", "transform", "feed", "fit", "evaluate", "promote",
+    ]  # fmt: skip
+    without = Plan(toy.request_for(tmp_path, toy.dataset()))
+    stages(without)
+    assert "transform" not in [step["name"] for step in without.steps]

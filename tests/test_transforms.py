@@ -56,7 +56,7 @@ def test_standardised_columns_have_mean_0_and_deviation_1(dtype: str) -> None:
 
 
 def test_pictures_have_statistics_of_each_channel() -> None:
-    x = np.random.default_rng(0).integers(0, 200, (50, 4, 5, 3)).astype(np.uint8) // np.uint8([1, 2, 4])
+    x = np.random.default_rng(0).integers(0, 200, (50, 4, 5, 3)).astype(np.uint8) // np.array([1, 2, 4], np.uint8)
     feature = Feature("uint8", (4, 5, 3))
     values = learnt(Standardise(), feature, x)
     np.testing.assert_allclose(values["mean"], x.mean(axis=(0, 1, 2)), rtol=1e-6)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from datasets.errors import DataFormatError, NoRecordsError, SchemaError
 from datasets.readers import raw as raw_files
 from datasets.readers.faults import Faults, Place
+from datasets.readers.unlabelled import left_out, looked_for, stand_in
 from datasets.readers.values import check_fill, fit, from_arrow
 from datasets.schema import Block, Feature
 
@@ -85,7 +86,7 @@ def blocks(
     fill = fill or {}
     check_fill(features, fill)
     with contextlib.ExitStack() as stack:
-        streams, file = _open(raw, where, features, dict(columns or {}), stack)
+        streams, file = _open(raw, where, looked_for(features), dict(columns or {}), stack)
         lengths = {name: stream.shape[0] if stream.shape else 0 for name, stream in streams.items()}
         if len(set(lengths.values())) != 1:
             raise SchemaError("arrays have different numbers of rows", file=raw / where, got=lengths)
@@ -103,8 +104,10 @@ def blocks(
                     for stream in streams.values():
                         stream.expect_end()
             made = {
-                name: _as_feature(parts[name], features[name], Place(faults, streams[name].name, row), fill.get(name))
-                for name in features
+                name: stand_in(feature, n)
+                if left_out(name)
+                else _as_feature(parts[name], feature, Place(faults, streams[name].name, row), fill.get(name))
+                for name, feature in features.items()
             }
             if not faults:
                 yield Block(made, file, row)

@@ -17,7 +17,8 @@ import numpy as np
 
 from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
-from datasets.schema import Block
+from datasets.readers.unlabelled import left_out, stand_in
+from datasets.schema import Block, Feature
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 PIECE = 1 << 20
@@ -58,6 +59,9 @@ def blocks(raw: Path, *, images: str, labels: str, rows: int = 4096) -> Iterator
         FetchError: One of the files isn't there.
         DataFormatError: As `read_idx`, or the two files don't belong together, or they hold no rows.
     """
+    if left_out("label"):
+        yield from _images(raw, images, rows)
+        return
     image_path, label_path = raw_files.find(raw, images), raw_files.find(raw, labels)
     with raw_files.opened(image_path) as image_stream, raw_files.opened(label_path) as label_stream:
         image_dtype, image_shape = _header(image_stream, image_path)
@@ -74,10 +78,31 @@ def blocks(raw: Path, *, images: str, labels: str, rows: int = 4096) -> Iterator
                 # Before the last block leaves: a file with too much in it gives no complete split.
                 _expect_end(image_stream, image_path, count * row_bytes)
                 _expect_end(label_stream, label_path, count * label_bytes)
-            image = np.frombuffer(pixels, image_dtype).astype(image_dtype.newbyteorder("="), copy=False)
-            image = image.reshape(n, *shape, 1) if len(shape) == 2 else image.reshape(n, *shape)
+            image = _pixels(pixels, image_dtype, n, shape)
             label = np.frombuffer(values, label_dtype).astype(np.int32)
             yield Block({"image": image, "label": label}, file=images, row=row)
+
+
+def _images(raw: Path, images: str, rows: int) -> Iterator[Block]:
+    """The same blocks without a file of labels."""
+    path = raw_files.find(raw, images)
+    with raw_files.opened(path) as stream:
+        dtype, shape = _header(stream, path)
+        _check_rank(path, dtype, shape)
+        _check_rows(path, shape)
+        count, row_bytes = shape[0], math.prod(shape[1:]) * dtype.itemsize
+        for row in range(0, count, rows):
+            n = min(rows, count - row)
+            pixels = _take(stream, path, n * row_bytes, done=row * row_bytes, size=count * row_bytes)
+            if row + n == count:
+                _expect_end(stream, path, count * row_bytes)
+            columns = {"image": _pixels(pixels, dtype, n, shape[1:]), "label": stand_in(Feature("int32"), n)}
+            yield Block(columns, file=images, row=row)
+
+
+def _pixels(data: bytearray, dtype: np.dtype, count: int, shape: tuple[int, ...]) -> np.ndarray:
+    image = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
+    return image.reshape(count, *shape, 1) if len(shape) == 2 else image.reshape(count, *shape)
 
 
 def _header(stream: BinaryIO, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
@@ -136,19 +161,26 @@ def _check_pair(
         )
     if label_dtype.kind == "f":
         raise DataFormatError("labels must be whole numbers", file=label_path, got=label_dtype.name)
-    if len(image_shape) < 2:
-        raise DataFormatError(
-            f"images must have at least 2 dimensions, found {len(image_shape)}-D ({_magic(image_dtype, image_shape)})",
-            file=image_path,
-        )
+    _check_rank(image_path, image_dtype, image_shape)
     if image_shape[0] != label_shape[0]:
         raise DataFormatError(
             f"{image_shape[0]} images, {label_shape[0]} labels",
             images_file=image_path,
             labels_file=label_path,
         )
-    if 0 in image_shape:
-        raise DataFormatError("the file holds 0 records", file=image_path, got=f"shape {image_shape}")
+    _check_rows(image_path, image_shape)
+
+
+def _check_rank(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    if len(shape) < 2:
+        raise DataFormatError(
+            f"images must have at least 2 dimensions, found {len(shape)}-D ({_magic(dtype, shape)})", file=path
+        )
+
+
+def _check_rows(path: Path, shape: tuple[int, ...]) -> None:
+    if 0 in shape:
+        raise DataFormatError("the file holds 0 records", file=path, got=f"shape {shape}")
 
 
 def _magic(dtype: np.dtype, shape: tuple[int, ...]) -> str:
