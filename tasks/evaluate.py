@@ -14,7 +14,7 @@ from datasets.errors import CheckpointMismatch, NonFiniteError
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN
 from tasks.durable import read_json, write_bytes, write_json
-from tasks.feed import columns
+from tasks.feed import as_trained, columns
 from tasks.fit import model_code
 from tasks.progress import bar
 from tasks.request import Request
@@ -116,11 +116,11 @@ def predict_split(
     from tasks.predictor import Predictor
     from tasks.weights import load_model
 
-    dataset = request.dataset
+    dataset, request = request.dataset, as_trained(request, store.path(weights))
     model, card = load_model(store.path(weights))
     place = places(card["classes"], dataset.features[card["label"]].classes)
     source = columns(store, request, records, split)
-    predictor = Predictor(model, card["inputs"], card["label"], dataset.features[card["inputs"]], BATCH_SIZE)
+    predictor = Predictor(model, card["inputs"], card["label"], source.features[card["inputs"]], BATCH_SIZE)
     with bar("evaluate", len(source), "examples") as progress:
 
         def read(ids: np.ndarray) -> dict[str, np.ndarray]:
