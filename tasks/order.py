@@ -25,7 +25,7 @@ ALGORITHM = 1  # of the permutation and of `mix`; a change of the order it gives
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _ROUNDS = 6
-_AT_ONCE = 1 << 14  # numbers that are enciphered together: with what lies between, they fit into the processor's cache
+_AT_ONCE = 1 << 15  # numbers that are enciphered together: with what lies between, they fit into the processor's cache
 _SHUFFLE, _WINDOW, _BLOCKS, _DRAWS = 1, 2, 3, 4  # what a sub-seed is for: equal seeds never share a stream
 
 
