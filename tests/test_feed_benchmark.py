@@ -43,10 +43,10 @@ def measures() -> Iterator[list[Measure]]:
 @pytest.mark.parametrize(
     ("start", "against", "goal"),
     [
-        ("ram_mnist: memory-mapped columns, batch 256, 0 threads", "NumPy", ">= 0.9"),
+        ("ram_mnist: memory-mapped columns, batch 512, 0 threads", "NumPy", ">= 0.9"),
         ("ram_mnist:", "Grain DataLoader at its best", ">= 150"),
         ("ram_mnist:", "Grain DataLoader, batch 64, 4 workers", ">= 400"),
-        ("disk_mnist: ArrayRecord, window 65536, batch 256, 1 thread", "bare reads", ">= 0.9"),
+        ("disk_mnist: ArrayRecord, window 65536, batch 512, 0 threads", "bare reads", ">= 0.9"),
         ("ram_mnist first batch", "", "< 0.5"),
         ("ram_jpeg:", "bare Pillow decode", ">= 0.9"),
         ("augment Shift", "", "<= 1"),
