@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from datasets.errors import GristmillError, UsageError
+from tasks.recipe_changes import assigned
 
 
 class Command:
@@ -33,6 +34,10 @@ class Command:
     def add(self, name: str, *, help: str, text: bool = False) -> None:  # noqa: A002 - argparse's own word
         """Adds an argument; unless it is `text`, what looks like a number becomes one."""
         self.parser.add_argument(name, help=help, type=str if text else number)
+
+    def add_fields(self, name: str, *, dest: str, help: str) -> None:  # noqa: A002
+        """Adds an option that may come several times as NAME=VALUE; the function gets a dict as parameter `dest`."""
+        self.parser.add_argument(name, dest=dest, help=help, action=_Assign, metavar="NAME=VALUE")
 
     def add_flag(self, name: str, *, help: str) -> None:  # noqa: A002
         """Adds an option without a value; the function gets True when it is given."""
@@ -81,6 +86,11 @@ class Command:
                 "the Prefect server answers after %.1f s", time.perf_counter() - started
             )
             return function(**options)
+
+
+class _Assign(argparse.Action):
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:  # noqa: ANN401
+        setattr(namespace, self.dest, assigned(getattr(namespace, self.dest), values))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ from datasets.errors import ParameterError, UnknownNameError
 from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_float, check_int
 from tasks.fitted import Fitted
 from tasks.parallel import Parallel
+from tasks.recipe_changes import recipe_changes
 from tasks.warm_start import WarmStart, find
 
 CHECKOUT = Path(__file__).parent.parent
@@ -87,6 +88,7 @@ def check(
     processes: int = 1,
     process: int | None = None,
     coordinator: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
     **changes: Any,  # noqa: ANN401
 ) -> Request:
     """The request for one run of `train`.
@@ -107,6 +109,7 @@ def check(
         processes: That share each batch.
         process: The one that this run starts; None for all of them, on this host.
         coordinator: Where the processes of several runs meet.
+        recipe: More recipe fields; see `recipe_changes`.
         changes: Recipe fields; None means the dataset file's value.
 
     Raises:
@@ -116,10 +119,10 @@ def check(
     known = datasets.load(dataset)
     if unknown := sorted(set(changes) - set(RECIPE_FIELDS)):
         raise UnknownNameError.among("recipe field", unknown[0], RECIPE_FIELDS)
-    given = {name: value for name, value in changes.items() if value is not None}
-    recipe = replace(known.recipe, **given)
-    if recipe.model not in model_names():
-        raise UnknownNameError.among("model", recipe.model, model_names())
+    given = recipe_changes(recipe, changes)
+    changed_recipe = replace(known.recipe, **given)
+    if changed_recipe.model not in model_names():
+        raise UnknownNameError.among("model", changed_recipe.model, model_names())
     if debug_checks not in (None, *DEBUG_CHECKS):
         raise UnknownNameError.among("way of debug_checks", debug_checks, DEBUG_CHECKS)
     if checkpoint_every is not None:
@@ -129,13 +132,13 @@ def check(
         check_float("timeout", timeout, 0.001, float("inf"))
     train = known.splits["train"] if isinstance(known.splits, Mapping) else None
     size = train.stop - train.start if isinstance(train, Rows) else train.count if isinstance(train, Files) else None
-    if size is not None and recipe.batch_size > size:
+    if size is not None and changed_recipe.batch_size > size:
         raise ParameterError(
-            "a batch is larger than the train split", parameter="batch_size", got=recipe.batch_size,
+            "a batch is larger than the train split", parameter="batch_size", got=changed_recipe.batch_size,
             expected=f"at most {size} examples", cure="a smaller --batch-size",
         )  # fmt: skip
     parallel = Parallel(devices, processes, process, coordinator)
-    parallel.check_batch_size(recipe.batch_size)
+    parallel.check_batch_size(changed_recipe.batch_size)
     if parallel.size > 1 and debug_checks is not None:
         raise ParameterError("debug mode checks the step of one device", parameter="debug_checks", got=debug_checks,
                              cure="leave out --devices and --processes")  # fmt: skip
@@ -145,7 +148,7 @@ def check(
     start = None if warm_start is None else find(store_root(store), dataset, os.fspath(warm_start), warm_start_only)
     changed = {name: value for name, value in given.items() if value != getattr(known.recipe, name)}
     return Request(
-        dataset, replace(known, recipe=recipe), changed, store_root(store),
+        dataset, replace(known, recipe=changed_recipe), changed, store_root(store),
         (Path.cwd() / raw) if raw is not None else None, checkpoint_every, keep_best, start,
         debug_checks is not None, _again(refresh, from_stage), timeout, parallel=parallel,
     )  # fmt: skip
@@ -182,4 +185,5 @@ def run_name() -> str:
     from prefect.runtime import flow_run
 
     given = {name: value for name, value in flow_run.parameters.items() if value is not None and name in RECIPE_FIELDS}
+    given |= flow_run.parameters.get("recipe") or {}
     return " ".join([str(flow_run.parameters["dataset"]), *(f"{name}={value}" for name, value in given.items())])

@@ -38,6 +38,7 @@ def test_what_the_command_reads_the_flow_takes_as_it_is() -> None:
         "--warm-start-only", "9", "--on-nonfinite", "skip", "--debug-checks",
         "--refresh", "fit", "--from", "evaluate", "--timeout", "90",
         "--devices", "4", "--processes", "2", "--process", "1", "--coordinator", "host0:8476",
+        "--set", "clip_norm=1.0", "--set", "optimizer=sgd",
     )  # fmt: skip
     assert None not in given.values()
     assert train.validate_parameters(given) == given
