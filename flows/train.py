@@ -72,6 +72,7 @@ def train(
     processes: Count = 1,
     process: Annotated[int, Field(strict=True, ge=0)] | None = None,
     coordinator: str | None = None,
+    recipe: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trains the model of a dataset and promotes it if it is better than the champion.
 
@@ -98,6 +99,7 @@ def train(
         processes: That share each batch, all of them on this host, unless there is a run a host.
         process: Which of the processes this run starts, counted from 0, where there is a run a host.
         coordinator: Where the processes of several hosts meet: "host:port" of process 0.
+        recipe: Any other fields of the recipe (`datasets/recipe.py`), such as {"optimizer": "sgd", "clip_norm": 1.0}.
     """
     refuse_scheduled_debug(debug_checks)
     request = prepared(
@@ -106,7 +108,7 @@ def train(
         model=model, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed,
         on_nonfinite=on_nonfinite, debug_checks=debug_checks,
         refresh=refresh, from_stage=from_stage, timeout=timeout,
-        devices=devices, processes=processes, process=process, coordinator=coordinator,
+        devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
     with deadline(run.request.timeout):
@@ -124,6 +126,7 @@ def options(command: Command) -> Command:
     command.add("--batch-size", help="examples a step")
     command.add("--learning-rate", help="peak of the schedule")
     command.add("--seed", help="of weights, order, dropout and augmentation")
+    command.add_fields("--set", dest="recipe", help="any field of the recipe, such as clip_norm=1.0 or optimizer=sgd")
     command.add("--store", help="folder of the artifacts, relative to the checkout (default: store)", text=True)
     command.add("--raw", help="folder of raw files to use instead of the source", text=True)
     command.add("--checkpoint-every", help="steps between checkpoints, besides one every 30 seconds")
