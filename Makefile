@@ -24,8 +24,8 @@ check: env ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-serve: env ## Prefect server with UI at http://127.0.0.1:4200 and a deployment for every dataset
-	@exec $(BIN)/python -m flows.serve
+serve: env ## Prefect server with UI at http://127.0.0.1:4200 and all deployments; DB=postgresql://user@host/name
+	@$(if $(DB),GRISTMILL_DATABASE='$(DB)') exec $(BIN)/python -m flows.serve
 
 crash: env ## 100 kills at random moments and harm to every file of a checkpoint; each run must end with the same bits
 	$(BIN)/python -m pytest -m slow -s tests/test_crash.py tests/test_resume.py

@@ -20,10 +20,9 @@ from tasks.notify import say_refused
 from tasks.promote import PAGE as DECISION_PAGE
 from tasks.stage import Run
 from tasks.summary import artifact_of, rows
-from tasks.validate import PAGE
+from tasks.validate import PAGE, SAMPLES
 
 MODEL_TABLE = "model.txt"
-SAMPLES = "samples.png"
 
 
 def publish(run: Run, summary: dict[str, Any]) -> None:

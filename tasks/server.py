@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import http.client
-import importlib.util
 import logging
 import os
 import signal
@@ -21,7 +20,6 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from datasets.errors import ServeError
@@ -44,11 +42,19 @@ def configure() -> None:
     for name, value in (*_flat("PREFECT", settings), *_flat("GRISTMILL", ours)):
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(CHECKOUT / ".prefect"))
+    if database := os.environ.get("GRISTMILL_DATABASE"):
+        os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = with_driver(database)
     os.environ.setdefault("DO_NOT_TRACK", "1")  # the second of Prefect's two opt-outs exists only here
     for name in ("no_proxy", "NO_PROXY"):  # a proxy can't reach the servers of this machine
         hosts = [host for host in os.environ.get(name, "").split(",") if host]
         os.environ[name] = ",".join(dict.fromkeys([*hosts, "127.0.0.1", "localhost"]))
     logging.getLogger("gristmill").setLevel(logging.INFO)
+
+
+def with_driver(database: str) -> str:
+    """The address of a PostgreSQL database as Prefect wants it, with the driver that comes with Prefect."""
+    scheme, separator, rest = database.partition("://")
+    return f"postgresql+asyncpg://{rest}" if separator and scheme in ("postgres", "postgresql") else database
 
 
 def _settings() -> dict[str, Any]:
@@ -145,9 +151,6 @@ def embedded() -> Iterator[str]:
 
 def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
     """Starts a server without UI on a free port; `wait_until_healthy` says when it answers."""
-    prefect = importlib.util.find_spec("prefect")  # finding takes no time, importing takes seconds
-    if prefect is None or prefect.origin is None:
-        raise ServeError("Prefect isn't installed", cure="make env")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -157,11 +160,7 @@ def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
         "PREFECT__SERVER_EPHEMERAL": "1",  # only the services that a run's own server needs
         "PREFECT__SERVER_FINAL": "1",
     }
-    command = [
-        sys.executable, "-m", "uvicorn", "--app-dir", str(Path(prefect.origin).parents[1]), "--factory",
-        "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error",
-        "--lifespan", "on",
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "tasks.embedded", str(port)]
     return spawn(command, environment, quiet=True), f"http://127.0.0.1:{port}/api"
 
 

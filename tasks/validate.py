@@ -21,16 +21,17 @@ from tasks.artifact import Artifact, Draft
 from tasks.dealing import ORIGIN, origin_of
 from tasks.drift import baseline, distances, layout_of
 from tasks.duplicates import Contents, fingerprints
-from tasks.durable import read_json, write_json
+from tasks.durable import read_json, write_bytes, write_json
 from tasks.findings import findings, settle
 from tasks.pool import mapped
 from tasks.progress import bar
 from tasks.records import Shard, Shards
 from tasks.report import page
+from tasks.samples import grid
 from tasks.split_summary import SplitSummary
 from tasks.stage import Job, Run, Stage
 
-REPORT, PAGE = "report.json", "report.md"
+REPORT, PAGE, SAMPLES = "report.json", "report.md", "samples.png"
 
 
 def validate_records(job: Job, records: Artifact) -> Artifact:
@@ -78,6 +79,8 @@ def validate_records(job: Job, records: Artifact) -> Artifact:
         settle(report["findings"])
         write_json(draft.folder / REPORT, report)
         (draft.folder / PAGE).write_text(page(job.request.name, report), encoding="utf-8")
+        if (look := grid(open_split(folder, facts, "train", dataset.features), dataset)) is not None:
+            write_bytes(draft.folder / SAMPLES, look)
         duplicates = {name: report["duplicates"][name] for name in ("within", "across", "conflicting")}
         draft.facts = {
             "records": records.digest,
@@ -177,4 +180,4 @@ def _reads(run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-validate = Stage("validate", validate_records, _reads, libraries=("numpy", "array-record", "chex"))
+validate = Stage("validate", validate_records, _reads, libraries=("numpy", "array-record", "chex", "matplotlib"))

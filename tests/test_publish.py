@@ -16,7 +16,6 @@ from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS
 from tasks.feed import PLAN, PLOT
 from tasks.publish import (
     MODEL_TABLE,
-    SAMPLES,
     feed_table,
     image,
     key_part,
@@ -29,7 +28,7 @@ from tasks.publish import (
 )
 from tasks.stage import Run
 from tasks.summary import artifact_of, summarise
-from tasks.validate import PAGE
+from tasks.validate import PAGE, SAMPLES
 
 SCORES = {
     "examples": 1000, "accuracy": 0.97512,

@@ -76,6 +76,22 @@ def test_settings_of_the_checkout_hold_from_any_folder_and_the_environment_beats
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("postgresql://me:pw@host:5432/runs?x=1", "postgresql+asyncpg://me:pw@host:5432/runs?x=1"),
+        ("postgres://host/runs", "postgresql+asyncpg://host/runs"),
+        ("postgresql+asyncpg://host/runs", "postgresql+asyncpg://host/runs"),
+        ("sqlite+aiosqlite:////x.db", "sqlite+aiosqlite:////x.db"),
+    ],
+)
+def test_a_database_is_named_as_people_name_it(monkeypatch: pytest.MonkeyPatch, given: str, address: str) -> None:
+    monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
+    monkeypatch.setenv("GRISTMILL_DATABASE", given)
+    server.configure()
+    assert os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] == address
+
+
 def test_our_own_servers_are_never_asked_for_through_a_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import urllib.request
 

@@ -1,0 +1,128 @@
+"""Makes the screenshots of the README in a real browser (chromium): python assets/screenshots.py, from the checkout.
+
+A server and a store of their own, one training of the bundled digits, then the pages that a person would look at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+PORT = 4288
+SITE = f"http://127.0.0.1:{PORT}"
+SECONDS = 300
+WIDTH = 1280
+
+
+def main() -> int:
+    """Writes assets/ui-*.png."""
+    with tempfile.TemporaryDirectory(prefix="gristmill-ui-") as folder:
+        environment = {
+            **os.environ, "PREFECT_HOME": f"{folder}/home", "PREFECT_API_URL": f"{SITE}/api",
+            "PREFECT_SERVER_API_PORT": str(PORT), "GRISTMILL_STORE": f"{folder}/store",
+        }  # fmt: skip
+        with service(environment):
+            for rate in ("0.001", "0.003"):
+                prefect(
+                    environment, "deployment", "run", "train/mnist", "-p", "epochs=2", "-p", f"learning_rate={rate}"
+                )
+                wait_for_runs()
+            for name, (path, height) in pages().items():
+                shoot(f"{SITE}{path}", ROOT / "assets" / f"ui-{name}.png", height, Path(folder, "browser"))
+    return 0
+
+
+@contextlib.contextmanager
+def service(environment: dict[str, str]) -> Iterator[None]:
+    """`python -m flows.serve`, until all deployments are there."""
+    process = subprocess.Popen([sys.executable, "-m", "flows.serve"], cwd=ROOT, env=environment)
+    try:
+        until(lambda: any(one["name"] == "mnist" for one in ask("deployments/filter")))
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def pages() -> dict[str, tuple[str, int]]:
+    """Path and height of each page, by the name of its picture."""
+    run = max(ask("flow_runs/filter"), key=lambda one: one["created"])
+    artifacts = {one["key"]: one["id"] for one in ask("artifacts/filter") if one["flow_run_id"] == run["id"]}
+    deployment = next(one["id"] for one in ask("deployments/filter") if one["name"] == "mnist")
+    return {
+        "run": (f"/runs/flow-run/{run['id']}", 900),
+        "stages": (f"/artifacts/artifact/{artifacts['mnist-stages']}", 640),
+        "data": (f"/artifacts/artifact/{artifacts['mnist-data']}", 1000),
+        "samples": (f"/artifacts/artifact/{artifacts['mnist-samples']}", 760),
+        "page": (f"/artifacts/artifact/{artifacts['mnist-run']}", 1500),
+        "form": (f"/deployments/deployment/{deployment}/run", 1500),
+    }
+
+
+def ask(path: str) -> list[dict[str, Any]]:
+    """What the server's API answers; nothing as long as there is no server."""
+    request = urllib.request.Request(
+        f"{SITE}/api/{path}", data=b'{"limit": 200}', headers={"Content-Type": "application/json"}
+    )
+    with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=10) as response:
+        return json.load(response)
+    return []
+
+
+def prefect(environment: dict[str, str], *arguments: str) -> None:
+    """A command of Prefect's."""
+    subprocess.run([sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=environment, check=True)
+
+
+def wait_for_runs() -> None:
+    """Waits until no triggered run is on its way."""
+    done = {"COMPLETED", "FAILED", "CRASHED"}
+    until(lambda: all(one["state_type"] in done or one["auto_scheduled"] for one in ask("flow_runs/filter")))
+
+
+def until(condition: Any) -> None:
+    """Waits for a condition.
+
+    Raises:
+        TimeoutError: It didn't come true.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(1)
+
+
+def shoot(url: str, target: Path, height: int, profile: Path) -> None:
+    """A picture of a page, in 64 colours, so that it is small."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    subprocess.run(
+        [
+            browser, "--headless", *sandbox, "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+            f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", "--virtual-time-budget=20000",
+            f"--screenshot={target}", url,
+        ],
+        check=True, timeout=SECONDS,
+    )  # fmt: skip
+    with Image.open(target) as picture:
+        picture.convert("RGB").quantize(64).save(target, optimize=True)
+    print(urlparse(url).path, target.name, target.stat().st_size)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
