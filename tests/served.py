@@ -143,7 +143,7 @@ class Service:
 
             def read() -> dict[str, str]:
                 found = client.read_task_runs(flow_run_filter=this)
-                tasks = sorted(found, key=lambda task: str(task.start_time or ""))  # of a retry there are two each
+                tasks = sorted(found, key=lambda task: str(task.created))  # of a retry there are two each
                 return {task.name.split()[0]: task.state_name or "" for task in tasks}
 
             before: dict[str, str] = {}

@@ -137,7 +137,7 @@ def test_one_training_of_a_dataset_at_a_time_which_a_cancel_or_a_timeout_ends_in
     saved = newest(checkout, NAME)
     service.wait(second, "Completed")
 
-    late = service.trigger(NAME, epochs=LONG, timeout=25.0)
+    late = service.trigger(NAME, epochs=LONG, timeout=60.0)
     pid = until_it_trains(service, checkout, late, NAME)  # goes on from the checkpoint of the first
     state = service.wait(late, "TimedOut")
     print(f"timed out: {state.message}")
