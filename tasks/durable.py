@@ -79,17 +79,22 @@ def fsync_dir(folder: Path) -> None:
         os.close(descriptor)
 
 
+def fsync_file(path: Path) -> None:
+    """Makes the content of a file survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def fsync_tree(folder: Path, synced: Collection[Path] = ()) -> None:
     """Makes every name below `folder` and every file but `synced` survive a power cut; links aren't followed."""
     for base, _, names in os.walk(folder, topdown=False, onerror=_reraise):
         for name in names:
             path = Path(base, name)
             if path.is_file() and not path.is_symlink() and path not in synced:
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                fsync_file(path)
         fsync_dir(Path(base))
 
 

@@ -23,7 +23,7 @@ from datasets.readers.cores import one_core
 from datasets.schema import Block, Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN, Dealt, deal
-from tasks.durable import fsync_dir, read_json, write_json
+from tasks.durable import fsync_dir, fsync_file, read_json, write_json
 from tasks.lock import Lock
 from tasks.pool import mapped
 from tasks.progress import LOG, Bar
@@ -166,3 +166,4 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # a file system without hard links
         shutil.copyfile(source, target)
+        fsync_file(target)

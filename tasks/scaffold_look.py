@@ -8,6 +8,7 @@ from pathlib import Path
 
 from datasets.errors import ParameterError
 from datasets.readers import delimited, images, jsonl, parquet
+from tasks import scaffold_idx
 from tasks.scaffold_arrays import look_at_arrays
 from tasks.scaffold_images import look_at_images
 from tasks.scaffold_tables import look_at_table
@@ -20,9 +21,10 @@ ENDINGS = {
     "parquet": parquet.ENDINGS,
     "jsonl": jsonl.ENDINGS,
     "npz": (".npz",),
+    "idx": scaffold_idx.ENDINGS,
 }
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-KNOWN = "folders of pictures, CSV, TSV, Parquet, JSON Lines, npz; also in a zip or tar"
+KNOWN = "folders of pictures, CSV, TSV, Parquet, JSON Lines, npz, IDX; also in a zip or tar"
 
 
 def look(path: Path, label: str | None) -> Sketch:
@@ -77,8 +79,12 @@ def format_of(folder: Path) -> str:
 
 def _format_of_file(path: Path) -> str:
     kind = _kind(path.name)
-    if kind is None or kind == "pictures":
-        cure = "give the folder with a folder of pictures for each class" if kind else None
+    folders = {
+        "pictures": "give the folder with a folder of pictures for each class",
+        "idx": "give the folder of the files of examples and labels",
+    }
+    if kind is None or kind in folders:
+        cure = folders.get(kind or "")
         raise ParameterError("a file of another kind", parameter="path", got=path, expected=KNOWN, cure=cure)
     if kind == "npz" and not zipfile.is_zipfile(path):
         raise ParameterError("this is no npz file", parameter="path", got=path)
@@ -98,6 +104,10 @@ def _sketch(kind: str, place: Place, folder: Path, label: str | None) -> Sketch:
         if label is not None:
             raise ParameterError("the folders of pictures are the label", parameter="label", got=label)
         return look_at_images(place, folder)
+    if kind == "idx":
+        if label is not None:
+            raise ParameterError("the files of labels are the label", parameter="label", got=label)
+        return scaffold_idx.look_at_idx(place, folder)
     if kind == "npz":
         return look_at_arrays(place, folder, label)
     return look_at_table(kind, place, folder, label)

@@ -132,9 +132,13 @@ def _unfit(column: Column) -> str | None:
         return "it is in the folders' names, and another may come"
     if column.kind == "list":
         return None if (column.length or -1) > 0 and not column.missing else "lists of several lengths"
+    if column.kind.startswith(("timestamp", "date")):
+        return "a time; as a number of its own, ByTime would predict the future from the past"
     if column.kind not in ("number", "truth", "text"):
         return f"of type {column.kind}"
     if IDENTITY.search(column.name.strip()) and (column.whole or not column.is_number):
+        if not column.many and _repeats(column) and len(column.values) > 1:
+            return "it says whose row it is; as a whole number, ByHash would keep all rows of one in one split"
         return "it says which row it is"
     if len(column.values) == 1 and not column.missing:
         return "one value in all rows"
@@ -149,16 +153,18 @@ def _unfit(column: Column) -> str | None:
 
 def _sketch(table: Table, place: Place, target: Column, classes: tuple[str, ...], roles: Roles) -> Sketch:
     vector = vector_of(roles, target, classes)
-    inputs = "inputs" if vector.parts else next(iter(vector.texts))
+    inputs = "inputs" if vector.joined else next(iter(vector.texts))
     left_out = [*roles.left_out]
     left_out += [f"{name} (a text: kept as bytes, not seen by the model)" for name in vector.texts if name != inputs]
     splits = _splits(table)
     imports = {"datasets.readers": {table.kind}, "datasets.schema": set() if splits is None else {"Files"}}
-    if vector.parts:
-        imports["datasets.vectors"] = vector.helpers()
+    if vector.joined:
+        imports["datasets.transforms"] = vector.helpers()
+    width = vector.width or vector.read_as[inputs].shape[0]
     return Sketch(
-        about=f"{_what(table)}: {len(classes)} classes of {target.name} by {vector.features[inputs].shape[0]} inputs",
-        place=place, features=vector.features, features_code=vector.features_code(), inputs=inputs, label="label",
+        about=f"{_what(table)}: {len(classes)} classes of {target.name} by {width} inputs",
+        place=place, features=vector.read_as, features_code="    features=COLUMNS,", inputs=inputs, label="label",
+        transforms=vector.transforms_code() if vector.joined else "",
         read=reading(table, place.where, vector), reads="All rows, in the order of the files.", rows=table.rows,
         counts=dict(target.values), imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
@@ -169,9 +175,10 @@ def _rules(roles: Roles, target: Column, classes: tuple[str, ...]) -> list[str]:
     rules = []
     if roles.numbers or roles.filled:
         listed = ", ".join(column.name for column in [*roles.numbers, *roles.filled])
-        rules.append(f"Numbers ({listed}) are standardised by the means and deviations written below.")
+        rules.append(f"Numbers ({listed}) are standardised by the train split's means and deviations.")
     if roles.filled:
-        rules.append(f"Where {', '.join(column.name for column in roles.filled)} has no value, the mean is filled in.")
+        gaps = ", ".join(column.name for column in roles.filled)
+        rules.append(f"Where {gaps} has no value, the train split's median is taken.")
     if roles.classes:
         rules.append(f"{', '.join(column.name for column in roles.classes)}: one-hot, in the order of the letters.")
     shares = ", ".join(f"{name} {target.values[name] / target.rows:.1%}" for name in classes[:10])

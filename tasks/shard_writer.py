@@ -6,7 +6,6 @@ count its records. So each byte is hashed once and each shard synced once, besid
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from array_record.python import array_record_module  # pyright: ignore[reportAtt
 
 from datasets.errors import GristmillError, ParameterError, SplitError, StoreError
 from datasets.schema import Columns, Feature, check_int
-from tasks.durable import fsync_dir, sha256_file
+from tasks.durable import fsync_dir, fsync_file, sha256_file
 from tasks.record_layout import Layout
 from tasks.records import Shard, close_shard, open_shard
 
@@ -221,8 +220,7 @@ def _looked_after(path: Path, rows: int, rows_per_record: int) -> Shard:
     """A shard that was just closed: hashed, synced, and opened to see that it holds what was written."""
     try:
         digest, size = sha256_file(path), path.stat().st_size
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        fsync_file(path)
         shard = Shard(path.name, rows, digest, size)
         close_shard(open_shard(path, shard, rows_per_record))
     except GristmillError:

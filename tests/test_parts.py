@@ -24,6 +24,7 @@ from datasets.errors import SchemaError, SplitError
 from datasets.readers import delimited, parquet
 from datasets.schema import Block, ByFraction, ByHash, ByTime, Dataset, Feature, Files, Rows, Source, Validation
 from tasks import convert as stage
+from tasks import parts
 from tasks.artifact import Artifact, Draft, Store
 from tasks.columns import MappedColumns, build_columns
 from tasks.dealing import ORIGIN, origin_of
@@ -270,6 +271,23 @@ def test_rows_of_a_table_that_its_reader_can_not_take_are_set_aside_too(tmp_path
         part = open_split(place.path(records), facts, split, features).read(np.array([0]))
         found[origin_of(origin[split], 0)[1]] = (float(part["x"][0]), bytes(part["name"][0]))
     assert found == {0: (1.5, b"ab\0\0"), 4: (4.5, b"gh\0\0")}
+
+
+def test_where_files_have_one_name_only_they_are_copied_and_synced(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked, _ = convert(tmp_path / "s", raw, dataset())
+
+    def refuse(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(parts, "fsync_file", synced.append)
+    copied, _ = convert(tmp_path / "c", raw, dataset())
+    assert copied.digest == linked.digest
+    assert len(synced) == 2 * 5
+    Store(tmp_path / "c").verify(copied)
 
 
 KILLED = """

@@ -105,3 +105,13 @@ def test_a_table_of_texts_gives_its_text_to_the_model(tmp_path: Path) -> None:
     assert sketch.inputs == "text"
     assert sketch.features["text"].shape == (8,)
     assert sketch.left_out == []
+
+
+def test_a_column_that_would_decide_a_split_is_named(tmp_path: Path) -> None:
+    owner = column("user_id", ["7", "8", "9"], number=True)
+    day = Column("day", "timestamp[us]", 100)
+    unique = column("row_id", [str(i) for i in range(100)], number=True)
+    found = roles_of([owner, day, unique]).left_out
+    assert "ByHash" in found[0]
+    assert "ByTime" in found[1]
+    assert found[2] == "row_id (it says which row it is)"
