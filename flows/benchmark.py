@@ -1,6 +1,7 @@
 """How fast it is, against peers and limits measured in the same run.
 
-python -m flows.benchmark NAME [--json]
+python -m flows.benchmark NAME [--json]     one of tasks/benchmarks/
+python -m flows.benchmark all               every one, into assets/benchmarks.md with plots
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ from tasks.command import Command
 
 if __name__ == "__main__":
     command = Command("flows.benchmark", __doc__)
-    command.add("name", help="file under tasks/benchmarks/", text=True)
+    command.add("name", help="file under tasks/benchmarks/, or all: writes assets/benchmarks.md", text=True)
     sys.exit(command.run(measure, show, server=False))

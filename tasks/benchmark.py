@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets.errors import UnknownNameError
+from tasks.benchmark_page import measure_all
 from tasks.feed import machine
 
 FOLDER = Path(__file__).parent / "benchmarks"
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,15 @@ def names() -> list[str]:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """Runs a benchmark and gives its report as JSON.
+    """Runs a benchmark and gives its report as JSON; "all" runs every one and writes the page of them.
 
     Raises:
         UnknownNameError: There is no such benchmark.
     """
+    if name == ALL:
+        return measure_all(names())
     if name not in names():
-        raise UnknownNameError.among("benchmark", name, names())
+        raise UnknownNameError.among("benchmark", name, [*names(), ALL])
     run: Callable[[], list[Measure]] = importlib.import_module(f"tasks.benchmarks.{name}").run
     return {"benchmark": name, "machine": described_machine(), "measures": [asdict(measure) for measure in run()]}
 
@@ -94,7 +98,15 @@ def described_machine() -> dict[str, Any]:
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Prints a report as a table."""
+    """Prints a report as a table, or those of all benchmarks."""
+    if report["benchmark"] == ALL:
+        for one in report["reports"]:
+            show(one, console)
+        console.print(f"written: {report['page']}")
+        return
+    if report.get("failed"):
+        console.print(f"benchmark {report['benchmark']} was not measured: {report['failed']}")
+        return
     facts = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     table = Table(
         "measure", "value", "against", "ratio (least - greatest)", "goal", title=f"benchmark {report['benchmark']}"
