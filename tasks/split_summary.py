@@ -70,8 +70,8 @@ class SplitSummary:
         import chex
 
         expected = (self.block_rows, *feature.shape)
-        if feature.varies:
-            if not isinstance(column, Ragged) or len(column) != self.block_rows or column.dtype != feature.dtype:
+        if isinstance(column, Ragged):
+            if not feature.varies or len(column) != self.block_rows or column.dtype != feature.dtype:
                 raise self._layout_error(name, column, feature)
             return
         try:
