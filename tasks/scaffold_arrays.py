@@ -12,12 +12,11 @@ from datasets.errors import DataFormatError, ParameterError, SchemaError
 from datasets.readers import raw as raw_files
 from datasets.readers.tables import files_of
 from datasets.schema import Feature
-from tasks.scaffold_text import Place, Sketch, bracketed, features_text, number, quoted
+from tasks.scaffold_text import Place, Sketch, features_text, quoted
 
 LABELS = ("y", "label", "labels", "target", "targets")
 INPUTS = ("x", "data", "image", "images", "inputs", "features")
 MOST_CLASSES = 1000
-MOST_COLUMNS = 32  # that are standardised one by one
 
 
 def look_at_arrays(place: Place, folder: Path, label: str | None) -> Sketch:
@@ -125,32 +124,21 @@ def _sketch(
     label = Feature("int32", classes=classes)
     reads = []
     constants = features_text({"inputs": read_as, "label": label}, "FEATURES")
-    if scaled:
-        constants = f"{_scaling(inputs)}\n{constants}"
     for x, y in pairs.values():
         names = f'{{"inputs": {quoted(x)}, "label": {quoted(y)}}}'
         call = f"arrays.blocks(raw, {quoted(where)}, FEATURES, columns={names})"
-        reads.append(
-            f"for block in {call}:\n"
-            "    inputs = ((block.columns[\"inputs\"] - MEAN) / SCALE).astype(np.float32)\n"
-            "    yield Block({**block.columns, \"inputs\": inputs}, block.file, block.row)"
-            if scaled else f"yield from {call}"
-        )  # fmt: skip
+        reads.append(f"yield from {call}")
     sizes = [len(labels_of) for _, labels_of in parts]
     spans = {name: (sum(sizes[:i]), sum(sizes[: i + 1])) for i, name in enumerate(pairs)}
     splits = ", ".join(f"{quoted(name)}: Rows({start}, {stop})" for name, (start, stop) in spans.items())
     counted = Counter(labels.tolist())
     imports: dict[str, set[str]] = {"datasets.readers": {"arrays"}}
     if scaled:
-        imports["numpy as np"] = set()
+        imports["datasets.transforms"] = {"Standardise"}
     if "" not in pairs:
         imports["datasets.schema"] = {"Rows"}
     kind = "Pictures" if picture else "Examples"
-    rules = (
-        ["Numbers are standardised by MEAN and SCALE, which were measured when this file was written."]
-        if scaled
-        else []
-    )
+    rules = ["Numbers are standardised by the train split's means and deviations."] if scaled else []
     return Sketch(
         about=f"{kind} in {where}: {inputs.dtype} {list(inputs.shape[1:])}, {len(classes)} classes",
         place=place, features={"inputs": read_as, "label": label}, features_code="    features=FEATURES,",
@@ -160,17 +148,5 @@ def _sketch(
         rules=[*rules, f"Classes are in the order of the values of {' and '.join(y for _, y in pairs.values())}."],
         left_out=left, splits=None if "" in pairs else f"{{{splits}}}",
         model="cnn" if picture and min(shape[:2]) >= 4 else "mlp", equal_rows=not picture,
+        transforms='    transforms={"inputs": Standardise()},' if scaled else "",
     )  # fmt: skip
-
-
-def _scaling(inputs: np.ndarray) -> str:
-    """MEAN and SCALE: one a column where there are a few columns, else one of all."""
-    values = inputs.astype(np.float64)
-    each = values.ndim == 2 and values.shape[1] <= MOST_COLUMNS
-    mean, scale = values.mean(axis=0 if each else None), values.std(axis=0 if each else None)
-    scale = np.where(scale > 0, scale, 1.0)
-    if not each:
-        return f"MEAN, SCALE = {number(float(mean))}, {number(float(scale))}\n"
-    lines = [bracketed(f"{name} = np.array((", [number(value) for value in values.tolist()], "), np.float32)", 0)
-             for name, values in (("MEAN", mean), ("SCALE", scale))]  # fmt: skip
-    return "".join(f"{line}\n" for line in lines)

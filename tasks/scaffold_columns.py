@@ -40,6 +40,7 @@ class Column:
         length: Of every list; None if they differ.
         mean: Of the numbers.
         spread: Their standard deviation.
+        low: The least of them.
         in_folder: Whether it is a hive key.
     """
 
@@ -54,6 +55,7 @@ class Column:
     length: int | None = None
     mean: float = 0.0
     spread: float = 0.0
+    low: float = math.inf
     in_folder: bool = False
     _squares: float = 0.0
     _count: int = 0
@@ -104,6 +106,7 @@ class Column:
         if not len(values):
             return
         self.whole &= bool((values == values.round()).all())
+        self.low = min(self.low, float(values.min()))
         count = self._count + len(values)
         delta = values.mean() - self.mean
         # Chan, Golub, LeVeque 1983: the pairwise update

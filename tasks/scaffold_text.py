@@ -80,6 +80,7 @@ class Sketch:
         splits: Python; None for 80 % and 20 %, drawn within each class.
         model: Name of a model.
         equal_rows: Whether the same inputs may well occur twice.
+        transforms: The line of the dataset file that says what is done with features; "" for nothing.
     """
 
     about: str
@@ -99,6 +100,7 @@ class Sketch:
     splits: str | None = None
     model: str = "mlp"
     equal_rows: bool = False
+    transforms: str = ""
 
     def opened(self) -> Any:  # noqa: ANN401 - a context manager
         """See `Place.opened`."""
@@ -138,7 +140,8 @@ def render(name: str, sketch: Sketch, record: str) -> str:
         f"{sketch.place.source()}\n"
         f"    read=read,\n"
         f"{sketch.features_code}\n"
-        f"    inputs={quoted(sketch.inputs)},\n"
+        + (f"{sketch.transforms}\n" if sketch.transforms else "")
+        + f"    inputs={quoted(sketch.inputs)},\n"
         f"    label={quoted(sketch.label)},\n"
         f"    splits={splits},\n"
         f"    recipe={recipe_text(sketch)},\n"
