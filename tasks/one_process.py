@@ -12,7 +12,9 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,29 +52,42 @@ def join(work: Mapping[str, Any]) -> None:
     """Meets the other processes; must come before JAX looks at its devices.
 
     Raises:
-        TrainingError: They didn't all come in time.
+        TrainingError: The first isn't there in time. If another one isn't, JAX ends the process.
     """
     import jax
 
+    if work["process"] > 0:
+        _wait_for(work["coordinator"], work["meet"])
     here = work["coordinator"].startswith("127.0.0.1:")
     request = work["job"]["request"]
     first = work["process"] * request["devices"]
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM away from us
-    try:
-        jax.distributed.initialize(
-            work["coordinator"], request["processes"], work["process"],
-            # Several processes of one host share its devices out; a process that is alone on its host has all.
-            local_device_ids=range(first, first + request["devices"]) if here else None,
-            coordinator_bind_address=work["coordinator"] if here else None,
-            initialization_timeout=work["meet"], heartbeat_timeout_seconds=work["heartbeat"],
-            shutdown_timeout_seconds=work["meet"],
-        )  # fmt: skip
-    except RuntimeError as error:
-        raise TrainingError(
-            "the processes of the training didn't meet", process=work["process"], address=work["coordinator"],
-            got=error, cure="start all of them, with the same --coordinator and --processes",
-        ) from error  # fmt: skip
+    jax.distributed.initialize(
+        work["coordinator"], request["processes"], work["process"],
+        # Several processes of one host share its devices out; a process that is alone on its host has all.
+        local_device_ids=range(first, first + request["devices"]) if here else None,
+        coordinator_bind_address=work["coordinator"] if here else None,
+        initialization_timeout=work["meet"], heartbeat_timeout_seconds=work["heartbeat"],
+        shutdown_timeout_seconds=work["meet"],
+    )  # fmt: skip
+
+
+def _wait_for(coordinator: str, seconds: float) -> None:
+    """Returns when somebody listens there: JAX would end this process without a word that could be reported."""
+    host, port = coordinator.rsplit(":", 1)
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TrainingError(
+                    "process 0 of the training isn't there", address=coordinator, got=error,
+                    expected=f"within {seconds} s", cure="start all of them, with the same --coordinator",
+                ) from error  # fmt: skip
+            time.sleep(0.1)
 
 
 def main(report: int, make_job: Callable[[Mapping[str, Any]], Job] = job_of) -> None:

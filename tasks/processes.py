@@ -144,7 +144,7 @@ def _cause(members: list[Member], dead: Member) -> GristmillError:
     status = dead.child.returncode
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     if status == -signal.SIGABRT:
-        how += f": JAX ends a process when another one was silent for {HEARTBEAT} s"
+        how += f": JAX ends a process when another was silent for {HEARTBEAT} s, or didn't come within {MEET} s"
     return TrainingError(
         "a process of the training died", process=dead.process, got=how,
         cure="its messages are above; the same command goes on from the last checkpoint, with any number of processes",

@@ -65,14 +65,14 @@ shards = set()
 place = training.Mesh.place
 def watching(self, batch):
     placed = place(self, batch)
-    shards.update((name, len(x.addressable_shards), len(x.addressable_shards[0].data)) for name, x in placed.items())
+    shards.update((len(x.addressable_shards), len(x.addressable_shards[0].data))
+                  for x in placed.values() if isinstance(x, jax.Array))
     return placed
 training.Mesh.place = watching
 said["one"] = fit(ONE, "one", "a")
-assert {parts for _, parts, _ in shards if parts > 1} == set()
-shards.clear()
+assert not shards
 said["four"] = fit(FOUR, "four", "b")
-said["shards"] = sorted({tuple(part) for _, *part in shards})
+said["shards"] = sorted(shards)
 fit(FOUR, "same", "c", stop=7)
 said["four again"] = fit(FOUR, "same", "c")
 fit(FOUR, "to-one-4", "d", stop=7)
@@ -84,7 +84,7 @@ fit(FOUR, "ping-4", "f", stop=5)
 fit(ONE, "ping-1", "f", stop=11)
 said["there and back"] = fit(FOUR, "ping-4", "f")
 
-overflowing = np.arange(200 * 3, dtype=np.float32).reshape(200, 3) % 7
+overflowing = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 record = int(Order(toy.TRAIN, 16, seed=3).ids(4)[1][5])
 overflowing[record, 1] = 3e38
 columns = {"x": overflowing, "label": (np.arange(200) % 3).astype(np.int32)}

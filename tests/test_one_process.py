@@ -36,7 +36,7 @@ def test_those_who_never_meet_say_so_in_time() -> None:
     status, said, _ = run(work, "import sys\nfrom tasks.one_process import main\nmain(int(sys.argv[1]))")
     error = from_json(said["error"], 1)
     assert (status, type(error).__name__) == (1, "TrainingError")
-    assert "didn't meet" in error.what
+    assert "isn't there" in error.what
     assert error.facts["address"] == "127.0.0.1:1"
 
 

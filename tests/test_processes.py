@@ -120,11 +120,12 @@ def test_one_killed_ends_all_and_another_number_of_processes_goes_on(
         artifact = train(job_for(request, "goes-on", "b"), **inputs)
     first, second = (ids_of(tmp_path / "notes" / f"ids-{process}") for process in (0, 1))
     after = ids_of(tmp_path / "notes" / "ids-alone")
-    assert min(after) == EPOCH  # evaluated there, and the best so far
-    seen = {step: first[step] + second[step] for step in range(EPOCH)} | after
+    resumed = min(after)
+    assert resumed in (8, EPOCH)  # that of the evaluation, if it was committed by then
+    seen = {step: first[step] + second[step] for step in range(resumed)} | after
     assert seen == whole_order()
     assert same_within_rounding(losses(request, artifact), alone)
-    assert Store(store).facts(artifact)["meshes"] == [[0, 2, 1], [EPOCH, 1, 1]]
+    assert Store(store).facts(artifact)["meshes"] == [[0, 2, 1], [resumed, 1, 1]]
 
 
 @pytest.mark.slow
