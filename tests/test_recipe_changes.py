@@ -31,7 +31,7 @@ def test_a_command_line_reaches_every_field_of_the_recipe() -> None:
     }  # fmt: skip
     assert set(values) == set(SETTABLE)
     given = parsed(*(part for name, value in values.items() for part in ("--set", f"{name}={value}")))
-    assert train.validate_parameters(given) == given
+    assert train.validate_parameters(given)["recipe"] == given["recipe"]
     recipe = check(**given).dataset.recipe
     assert (recipe.optimizer, recipe.optimizer_options, recipe.clip_norm) == ("sgd", {"momentum": 0.9}, 1.0)
     assert (recipe.epochs, recipe.learning_rate, recipe.class_weights) == (2, 0.001, "balanced")
