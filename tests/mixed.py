@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import toy
 
 from datasets.schema import Columns, Dataset, Feature, Rows, Validation
 from datasets.transforms import Impute, OneHot, SideBySide, Standardise, Vocabulary
-from tasks.artifact import Artifact
+from tasks.artifact import Artifact, Draft
 from tasks.feed import plan_input
+from tasks.fitted import write_fitted
 from tasks.request import Request
 from tasks.stage import Outcome, Run
 from tasks.transform import fit_transforms, train_split, transformed
 from tasks.validate import validate_records
+from tasks.weights import build_model, save_weights
 
 ROWS, TRAIN = 240, 160
 COUNTRIES = ("at", "ch", "de", "ée")
@@ -105,3 +108,20 @@ def fitted_artifact(request: Request, records: Artifact, key: str = "transform-1
     report = validate_records(toy.job(request, "validate", f"validate-{key}"), records=records)
     train = train_split(Run(request), records)
     return fit_transforms(toy.job(request, "transform", key), train, records, report)
+
+
+def untrained(request: Request, key: str, seed: int = 0) -> Artifact:
+    """Weights of a fresh model for what a request's model sees, as a training keeps them: fast, and as good here."""
+    made = request.dataset
+    label, recipe = made.features[made.label], made.recipe
+    model = build_model(recipe.model, made.features[made.inputs], len(label.classes), dropout=0.0, seed=seed)
+    model.eval()
+
+    def fill(draft: Draft) -> None:
+        save_weights(draft.folder, model, made)
+        write_fitted(draft.folder, request.fitted)
+        history = [{"step": 0, "loss": 1.0}, {"step": 0, "test_loss": 1.0, "test_accuracy": 0.5}]
+        (draft.folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in history))
+        draft.facts = {"steps": 1}
+
+    return toy.job(request, "fit", key).commit("weights", fill)

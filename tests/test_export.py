@@ -149,9 +149,9 @@ MODEL, INPUTS, OUT = {report["out"]!r}, {str(tmp_path / "inputs.npz")!r}, {str(t
 def test_pictures_go_in_as_they_are_in_raw_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = toy.dataset(toy.write_raw(tmp_path / "raw", toy.pictures()))
     request = toy.request_for(tmp_path, made, tmp_path / "raw", model="cnn", epochs=1)
-    inputs = toy.prepare(request)
-    weights, _ = toy.fitted(request, inputs)
-    evaluation = evaluate_weights(toy.job(request, "evaluate"), inputs["records"], weights)
+    records = toy.records_of(request)
+    weights = mixed.untrained(request, "fit-1")
+    evaluation = evaluate_weights(toy.job(request, "evaluate"), records, weights)
     registry = Registry(Store(tmp_path), "toy")
     with registry.lock():
         registry.crown(registry.add(weights, {}))

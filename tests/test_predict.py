@@ -224,6 +224,7 @@ def test_the_command_needs_no_server(
             assert "there is no version 'v9'" in said.err
 
 
+@pytest.mark.slow
 def test_every_measure_of_its_benchmark_is_made(monkeypatch: pytest.MonkeyPatch, file: Any) -> None:
     file.undo()
     from tasks.benchmarks import predict as bench

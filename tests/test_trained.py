@@ -38,6 +38,7 @@ def test_the_champion_is_taken_unless_a_version_is_named(store: Path) -> None:
     made = load_version(Store(store), promoted.NAME)
     assert made.version == "v2"
     assert load_version(Store(store), promoted.NAME, "v1").version == "v1"
+    assert load_version(Store(store), promoted.NAME, "previous").version == "v1"
     champion = Registry(Store(store), promoted.NAME).champion()
     assert champion is not None
     assert (made.artifact, made.weights, made.classes) == (champion.model, champion.weights, ("good", "bad"))
@@ -56,7 +57,7 @@ def test_it_knows_the_way_from_a_record_to_what_it_sees(store: Path) -> None:
 def test_a_model_without_transforms_sees_records_as_they_are(tmp_path: Path) -> None:
     request = toy.request_for(tmp_path, toy.dataset(toy.write_raw(tmp_path / "raw", toy.pictures())),
                               tmp_path / "raw", epochs=1)  # fmt: skip
-    weights, _ = toy.fitted(request, toy.prepare(request))
+    weights = mixed.untrained(request, "fit-1")
     registry = Registry(Store(tmp_path), "toy")
     with registry.lock():
         registry.crown(registry.add(weights, {}))

@@ -157,9 +157,9 @@ def test_evaluation_uses_the_values_beside_the_weights(
 
 def test_a_champion_of_a_smaller_vocabulary_is_held_against_the_candidate(tmp_path: Path) -> None:
     def night(made: Columns, key: str) -> dict[str, Any]:
-        request = mixed.request_for(tmp_path, mixed.dataset(made), **{**SMALL, "epochs": 1})
+        request = mixed.request_for(tmp_path, mixed.dataset(made))
         seen, inputs = mixed.prepare(request)
-        weights, _ = toy.fitted(seen, {n: i for n, i in inputs.items() if n != "transforms"}, key)
+        weights = mixed.untrained(seen, key)
         evaluation = evaluated(seen, inputs, weights, key)
         decision = promote_candidate(toy.job(seen, "promote", key), inputs["records"], weights, evaluation)
         return {**Store(tmp_path).facts(decision), "width": seen.dataset.features["inputs"].shape}
@@ -201,9 +201,9 @@ def test_classes_come_from_the_train_split(tmp_path: Path) -> None:
         columns_, features={**mixed.FEATURES, "label": Feature("int32")},
         transforms={**mixed.TRANSFORMS, "label": ClassIndex()},
     )  # fmt: skip
-    seen, inputs = mixed.prepare(mixed.request_for(tmp_path, made, **{**SMALL, "epochs": 1}))
+    seen, inputs = mixed.prepare(mixed.request_for(tmp_path, made))
     assert seen.dataset.features["label"].classes == ("2", "7")
-    weights, _ = toy.fitted(seen, {n: i for n, i in inputs.items() if n != "transforms"})
+    weights = mixed.untrained(seen, "fit-1")
     metrics = read_json(Store(tmp_path).path(evaluated(seen, inputs, weights, "e")) / "metrics.json")
     assert list(metrics["classes"]) == ["2", "7"]
     assert metrics["examples"] == mixed.ROWS - mixed.TRAIN
