@@ -24,7 +24,7 @@ from PIL import Image
 ROOT = Path(__file__).parent.parent
 PORT = 4288
 SITE = f"http://127.0.0.1:{PORT}"
-SECONDS = 300
+SECONDS = 600
 WIDTH = 1280
 
 
