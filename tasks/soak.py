@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 
 WARM = 3  # the first third of the nights loads libraries, compiles and fills the store
 UNITS = {"memory": "MB", "handles": "", "threads": "", "processes": "", "disk": "MB", "history": "MB"}
-ALLOWED = {"memory": 0.05, "handles": 0.02, "threads": 0.0, "processes": 0.0, "disk": 0.05, "history": float("inf")}
-"""Growth from the second third of the nights to the last, as a share. Prefect's history of runs is kept on purpose."""
+ALLOWED = {"memory": 0.05, "handles": 0.02, "threads": 0.02, "processes": 0.0, "disk": 0.05, "history": float("inf")}
+"""Growth from the second third of the nights to the last, as a share. History is kept on purpose."""
+KEPT = "models"  # versions of a model never go
+DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Sample:
         handles: Open files, sockets and pipes of this process.
         threads: Of this process.
         processes: Children of this process, and theirs.
-        disk: Size of the store in MB.
-        history: Size of Prefect's database in MB.
+        disk: Size of the store without versions of models, in MB.
+        history: Size of these and of Prefect's database, in MB.
     """
 
     memory: float
@@ -50,8 +52,17 @@ def sample(store: Path, history: Path) -> Sample:
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     return Sample(
         resident / 1024, len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir())),
-        len(descendants(os.getpid())), size(store), size(history),
+        len(descendants(os.getpid())), size(store) - size(store / KEPT), size(store / KEPT) + size(history),
     )  # fmt: skip
+
+
+def a_day_passes(store: Path) -> None:
+    """Makes every file and folder of a store a day older, so that cleaning sees nights and not minutes."""
+    for base, _, names in os.walk(store, topdown=False):
+        for path in [*(Path(base, name) for name in names), Path(base)]:
+            status = path.lstat()
+            if not path.is_symlink():
+                os.utime(path, (status.st_atime - DAY, status.st_mtime - DAY))
 
 
 def descendants(process: int) -> set[int]:

@@ -18,14 +18,15 @@ from datasets.make_fraud import write
 from flows.train import train
 from tasks import soak
 from tasks.housekeeping import clean
-from tasks.soak import Sample, grew, growth, sample, size, table
+from tasks.soak import Sample, a_day_passes, grew, growth, sample, size, table
 
 NIGHTS = int(os.environ.get("GRISTMILL_NIGHTS", "30"))
 PLOT = os.environ.get("GRISTMILL_SOAK_PLOT")
 
 
 def night(raw: Path, number: int) -> None:
-    """A new file: a month's transfers with other amounts."""
+    """A new file, a month's transfers with other amounts, in the place of the oldest of five."""
+    (raw / f"night-{number - 5:03}.parquet").unlink(missing_ok=True)
     rows = pq.read_table(raw / f"month-{1 + number % 10:02}.parquet")
     amounts = pc.multiply(rows["amount"], 1 + number / 1e4)  # type: ignore[attr-defined]
     at = rows.column_names.index("amount")
@@ -52,8 +53,16 @@ def test_nights_in_one_process_leave_nothing_behind(prefect_server: str, raw: Pa
     store, samples = tmp_path / "store", []
     for number in range(NIGHTS):
         night(raw, number)
+        if os.environ.get("SOAK_CLEAR"):
+            import gc
+
+            import jax
+
+            jax.clear_caches()
+            gc.collect()
         train("fraud", raw=str(raw), store=str(store), epochs=1, batch_size=256)
-        clean(store=str(store), keep=2, most_gb=0)
+        a_day_passes(store)
+        clean(store=str(store), days=3, keep=2)
         samples.append(sample(store, Path(os.environ["PREFECT_HOME"])))
     shown(samples, "inside one process")
     assert not grew(samples), growth(samples)
@@ -72,9 +81,10 @@ def test_nights_in_processes_of_their_own_leave_nothing_behind(raw: Path, tmp_pa
             [*module, "flows.train", "fraud", *options], cwd=toy.ROOT, env=environment, check=True, capture_output=True
         )
         subprocess.run(
-            [*module, "flows.clean", f"--store={store}", "--keep=2", "--most-gb=0"], cwd=toy.ROOT, env=environment,
+            [*module, "flows.clean", f"--store={store}", "--days=3", "--keep=2"], cwd=toy.ROOT, env=environment,
             check=True, capture_output=True,
         )  # fmt: skip
+        a_day_passes(store)
         here = sample(store, tmp_path / "prefect")
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         samples.append(Sample(largest, here.handles, here.threads, here.processes, here.disk, here.history))
@@ -109,6 +119,14 @@ def test_a_sample_sees_a_handle_a_process_and_a_file_once(tmp_path: Path) -> Non
     assert (after.handles - before.handles, after.processes - before.processes) == (1, 1)
     assert 0.9 < after.disk - before.disk < 1.2
     assert size(tmp_path / "absent") == 0
+
+
+def test_a_day_passes_for_every_file_and_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_text("x")
+    before = {path: path.stat().st_mtime for path in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")}
+    a_day_passes(tmp_path)
+    assert {path: pytest.approx(path.stat().st_mtime + 86_400, abs=1) for path in before} == before
 
 
 def test_the_table_and_the_plot_hold_the_first_and_the_last_night() -> None:
