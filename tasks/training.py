@@ -34,14 +34,12 @@ from tasks.debug_checks import DebugStep, watching_layers
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
-from tasks.event_log import write_logs
 from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
-from tasks.fetching import Fetching
-from tasks.firewall import Firewall, Skip
+from tasks.firewall import Firewall
 from tasks.fitted import write_fitted
 from tasks.input_wait import InputWait
 from tasks.mesh import Mesh
-from tasks.metric_log import MetricLog, Position, read_metrics
+from tasks.metric_log import MetricLog, Position
 from tasks.objective import Objective, class_weights
 from tasks.optimizers import averaged, learning_rates
 from tasks.order import Order
@@ -54,11 +52,10 @@ from tasks.silent import NoCheckpoints, NoLog
 from tasks.stage import Job
 from tasks.step import Batch, Carry
 from tasks.warm_start import load, said
+from tasks.watch import FETCH_EVERY, Watch, write_training_logs
 from tasks.weights import save_weights
 
-FETCH_EVERY = 25
 SAVE_SECONDS = 30.0
-FETCHED = ("loss", "accuracy", "grad_norm", "applied")
 METRICS = "metrics.jsonl"
 MODEL_TABLE = "model.txt"
 BEST = ("test_loss", "min")
@@ -142,9 +139,9 @@ class Training:
         self.meshes = segments(None, mesh.asked.mesh())
         self.seconds = self.evaluating = 0.0
         self.wait = InputWait(0)
-        self.began, self.times = time.time(), list[dict[str, Any]]()
+        self.began = time.time()
+        self.watch: Watch | None = None
         self.cost: dict[str, Any] = {}
-        self.skipped, self._waited = 0, 0.0
         self.stopping = EarlyStopping(recipe.early_stopping)
         self.done = 0
 
@@ -200,20 +197,18 @@ class Training:
         self, carry: Carry, start: int, checkpoints: Checkpoints | NoCheckpoints, log: MetricLog | NoLog,
         stop: StopSignal, progress: Bar,
     ) -> Carry:  # fmt: skip
+        self.wait = InputWait(start)
         firewall = Firewall(
             self.step, every=2 * FETCH_EVERY, folder=self._capsules(), whole=self._whole_batch,
             context=context(self.job.request.name, self.recipe, self.total, self.objective.weights, self.records,
                             self.job.components, self.job.request.fitted),
         )  # fmt: skip
-        self.skipped = int(carry.skipped)
-        fetching, self._left_out = Fetching(FETCHED, FETCH_EVERY), dict[int, Skip]()
+        self.watch = watch = Watch(firewall, log, self.order, self.recipe, self.rates, self.wait, int(carry.skipped))
         began = saved_at = time.perf_counter()
         for at, batch, placed in () if self.stopping.over else self._batches(start):
-            ids = self.order.ids(at)[1].tolist()
             carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
-            firewall.observe(at, batch, ids, metrics)
-            fetching.add(metrics)
+            watch.saw(at, batch, self.order.ids(at)[1].tolist(), metrics)
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
             # Asked once: a signal may come between two lines.
@@ -222,19 +217,7 @@ class Training:
             )
             due = last or (every and done % every == 0) or late
             evaluates = self._evaluates_at(done)
-            look = due or evaluates or stopping
-            if look or fetching.full:
-                first = done - fetching.count
-                found = fetching.all() if look else fetching.older()
-                if look or not all(row["applied"] for row in found):
-                    self._left_out |= {skip.verdict.step: skip for skip in firewall.check(carry, now=True)}
-                else:
-                    firewall.passed(first + len(found) - 1)
-                rows = self._rows(first, found)
-                log.append(rows)
-                speed = self._timed(at, done - start, time.perf_counter() - began)
-                loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
-                progress.move_to(done, f"{loss}, {speed:,.0f} examples/s")
+            watch.look(carry, at, progress, now=bool(due or evaluates or stopping))
             began_evaluating = time.perf_counter()
             tested = self._evaluate(carry, at) if evaluates else {}
             self.evaluating += time.perf_counter() - began_evaluating
@@ -257,24 +240,12 @@ class Training:
             LOG.warning("%s", warning)
         return carry
 
-    def _timed(self, at: int, steps: int, seconds: float) -> float:
-        """Notes how the steps since the last look went; gives examples a second since the start."""
-        waited, self._waited = self.wait.seconds - self._waited, self.wait.seconds
-        last = self.times[-1] if self.times else {"step": at - steps, "seconds": 0.0}
-        count, spent = at - last["step"], max(seconds - last["seconds"], 1e-9)
-        rate = count * self.recipe.batch_size / spent
-        self.times.append({"step": at, "seconds": seconds, "step_ms": 1000 * spent / count,
-                           "examples_per_second": rate, "input_wait": waited / spent})  # fmt: skip
-        return steps * self.recipe.batch_size / seconds
-
     def write_logs(self) -> None:
         """Parquet and TensorBoard's events of all steps so far, below `logs/` in the store."""
-        if self.mesh.first and (rows := read_metrics(self.folder / METRICS)):
-            try:
-                folder = self.job.store.root / "logs" / self.job.request.name / self.job.key
-                write_logs(folder, rows, self.times, self.began)
-            except OSError as error:  # no weight depends on them
-                LOG.warning("the metrics can't be written for other tools: %s", error)
+        if self.mesh.first:
+            folder = self.job.store.root / "logs" / self.job.request.name / self.job.key
+            times = [] if self.watch is None else self.watch.times
+            write_training_logs(self.folder / METRICS, folder, times, self.began)
 
     def _evaluates_at(self, done: int) -> bool:
         every = self.recipe.evaluate_every
@@ -309,7 +280,6 @@ class Training:
 
     def _batches(self, start: int) -> Iterator[tuple[int, Columns, Batch]]:
         """Step, its batch, and what the compiled step takes; what is spent waiting for batches is counted."""
-        self.wait = InputWait(start)
         with self.pipeline.iterate(start, self.total, **self.setting.reading) as batches:
             depth = 0 if self.setting.resident else depth_here()
             pairs = self.mesh.placed(self._checked(start, batches), depth)
@@ -324,22 +294,6 @@ class Training:
                 ids = self.pipeline.order.ids(at)[1].tolist()
                 check_batch(batch, self.dataset.features, len(ids), step=at, ids=ids)
             yield batch
-
-    def _rows(self, first: int, found: list[dict[str, float]]) -> list[dict[str, Any]]:
-        """One row of the metric log for each step; a batch that was left out has no loss, but names its records."""
-        rows = []
-        for at, row in enumerate(found, first):
-            place = {"step": at, "epoch": self.order.epoch(at)}
-            if row["applied"]:
-                update = (at - self.skipped) // self.recipe.accumulate
-                rate = float(self.rates[min(update, len(self.rates) - 1)])
-                numbers = {name: row[name] for name in FETCHED if name != "applied"}
-                rows.append({**place, **numbers, "learning_rate": rate})
-            else:
-                self.skipped += 1
-                skip = self._left_out.pop(at)
-                rows.append({**place, "skipped": skip.verdict.kind, "records": list(skip.records)})
-        return rows
 
     def _evaluate(self, carry: Carry, at: int) -> dict[str, Any]:
         size, batch_size = len(self.test), self.recipe.batch_size
@@ -362,7 +316,7 @@ class Training:
             "input_wait": self.wait.share(self.seconds),
             "input_waits": self.wait.report(),
             "traces": {"train": self.step.report(), "eval": self.eval_step.budget.report()},
-            "skipped_batches": self.skipped,
+            "skipped_batches": 0 if self.watch is None else self.watch.skipped,
             "checkpoints": {**self.cost, "share": self.cost["blocked_s"] / self.seconds if self.seconds else 0.0},
             "warm_start": self.warm_start,
             "meshes": self.meshes,
