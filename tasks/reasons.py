@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from tasks.artifact import MANIFEST, Store
@@ -65,4 +66,13 @@ def _sentence(row: dict[str, Any]) -> str:
         return f"code {component.removeprefix('code.')} {what}"
     if component == "artifact":
         return str(new)
-    return f"{component.removeprefix('inputs.')}: {new if old is None else f'{old} -> {new}'}"
+    change = _shown(new) if old is None else f"{_shown(old)} -> {_shown(new)}"
+    return f"{component.removeprefix('inputs.').removesuffix('.float')}: {change}"
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401
+    """A digest by its first digits, and a float as people write it: keys have it in base 16, to the last bit."""
+    text = str(value)
+    if re.fullmatch(r"-?0x[01]\.[0-9a-f]+p[+-]\d+", text):
+        return repr(float.fromhex(text))
+    return text[:12] if re.fullmatch(r"[0-9a-f]{32,64}", text) else text

@@ -59,3 +59,11 @@ def test_many_reasons_are_counted(count: int) -> None:
     said = sentences(differences({}, {f"p{i}": i for i in range(count)}))
     assert len(said) == min(count, SHOWN + 1)
     assert (said[-1] == "... and 3 more") == (count > SHOWN)
+
+
+def test_numbers_and_digests_are_said_as_people_read_them() -> None:
+    old = {"rate": {"float": (0.001).hex()}, "inputs": {"raw": "ab" * 32}, "parameters": {"name": "0x1"}}
+    new = {"rate": {"float": (-0.0003).hex()}, "inputs": {"raw": "cd" * 32}, "parameters": {"name": "0x2"}}
+    assert sentences(differences(old, new)) == [
+        "raw: abababababab -> cdcdcdcdcdcd", "parameters.name: 0x1 -> 0x2", "rate: 0.001 -> -0.0003",
+    ]  # fmt: skip
