@@ -22,7 +22,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.runtime import flow_run
 from prefect.serializers import JSONSerializer
-from prefect.tasks import Task
+from prefect.tasks import Task, exponential_backoff, task
 
 from datasets.errors import ArtifactDamaged, GristmillError, TransientError
 from tasks.artifact import Artifact, Store
@@ -69,6 +69,16 @@ class ContentKey(CachePolicy):
             LOG.warning("%s runs again: %s", task_ctx.task.name, reason)
             record.unlink(missing_ok=True)
         return self.key
+
+
+def as_task(name: str, run_name: str, policy: ContentKey, work: Callable[..., Any]) -> Task[..., Any]:
+    """A function as a Prefect task: looked up by its content key, tried again after trouble that passes."""
+    return task(
+        name=name, task_run_name=run_name, persist_result=True, cache_policy=policy, result_storage=policy.records,
+        result_serializer="json", cache_result_in_memory=False, retries=RETRIES,
+        retry_delay_seconds=exponential_backoff(backoff_factor=FIRST_PAUSE), retry_jitter_factor=1.0,
+        retry_condition_fn=deserves_retry,
+    )(work)  # fmt: skip
 
 
 def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | None]) -> str | None:

@@ -148,9 +148,6 @@ class Stage:
         Raises:
             GristmillError: As the body.
         """
-        from prefect import task
-        from prefect.tasks import exponential_backoff
-
         from tasks import cache
         from tasks.notify import mark_stage
 
@@ -170,13 +167,7 @@ class Stage:
 
         task_run_name, record = f"{self.name} {run.request.name}", run.records / job.key
         policy = cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost)
-        wrapped = task(
-            name=self.name, task_run_name=task_run_name, persist_result=True, cache_policy=policy,
-            result_storage=run.records,
-            result_serializer="json", cache_result_in_memory=False, retries=cache.RETRIES,
-            retry_delay_seconds=exponential_backoff(backoff_factor=cache.FIRST_PAUSE), retry_jitter_factor=1.0,
-            retry_condition_fn=cache.deserves_retry,
-        )(work)  # fmt: skip
+        wrapped = cache.as_task(self.name, task_run_name, policy, work)
         with self._alone(run, f"{job.key}{self.part(run.request)}"):
             past = cache.recorded(record)
             anew = self.name in run.request.again and not cache.came_here_before(task_run_name)
@@ -184,7 +175,7 @@ class Stage:
             if anew and past:
                 because = (ASKED_FOR,)
                 LOG.info("%s runs again: %s", self.name, ASKED_FOR)
-                record.unlink()
+                record.unlink(missing_ok=True)
             elif not record.exists():
                 because = self._differs(run, job)
                 LOG.info("%s runs: %s", self.name, "; ".join(because))
