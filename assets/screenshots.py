@@ -113,7 +113,8 @@ def shoot(url: str, target: Path, height: int, profile: Path) -> None:
     sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     subprocess.run(
         [
-            browser, "--headless", *sandbox, "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--force-prefers-reduced-motion",
+            browser, "--headless", *sandbox, "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+            "--force-prefers-reduced-motion",
             f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", "--virtual-time-budget=60000",
             f"--screenshot={target}", url,
         ],
