@@ -68,7 +68,6 @@ def pages() -> dict[str, tuple[str, int]]:
         "stages": (f"/artifacts/artifact/{artifacts['mnist-stages']}", 640),
         "data": (f"/artifacts/artifact/{artifacts['mnist-data']}", 1000),
         "samples": (f"/artifacts/artifact/{artifacts['mnist-samples']}", 760),
-        "page": (f"/artifacts/artifact/{artifacts['mnist-run']}", 1500),
         "form": (f"/deployments/deployment/{deployment}/run", 1500),
     }
 
@@ -114,8 +113,8 @@ def shoot(url: str, target: Path, height: int, profile: Path) -> None:
     subprocess.run(
         [
             browser, "--headless", *sandbox, "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-            "--force-prefers-reduced-motion",
-            f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", "--virtual-time-budget=60000",
+            "--run-all-compositor-stages-before-draw",  # else what fades in is seen half way
+            f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", "--virtual-time-budget=20000",
             f"--screenshot={target}", url,
         ],
         check=True, timeout=SECONDS,
