@@ -52,7 +52,7 @@ def test_what_is_written_is_a_dataset_that_reads_the_data(folder: Path, tmp_path
     weight = np.array(rows["weight"], float)
     np.testing.assert_allclose(inputs[:, 0], (weight - weight.mean()) / weight.std(), atol=1e-5)
     gaps = [i for i, age in enumerate(rows["age"]) if age is None]
-    ages = sorted(age for age in rows["age"] if age is not None)
+    ages = sorted(int(str(age)) for age in rows["age"] if age is not None)
     like = [i for i, age in enumerate(rows["age"]) if age == ages[(len(ages) - 1) // 2]]
     assert set(inputs[gaps, 1].tolist()) == set(inputs[like, 1].tolist())
     assert bytes(block.columns["name"][0]).rstrip(b"\0").decode() == rows["name"][0]

@@ -19,7 +19,7 @@ import pytest
 import toy
 
 import datasets
-from tasks.backlog import STORE
+from tasks.backlog import MODELS, STORE
 from tasks.server import answers
 
 SECONDS = 180
@@ -97,16 +97,17 @@ def test_it_serves_every_dataset_and_ends_without_remains(
     api, home, log = environment["PREFECT_API_URL"], tmp_path / "home", tmp_path / "log"
     deadline = time.monotonic() + SECONDS
     made: list[dict[str, Any]] = []
-    while sorted(deployment["name"] for deployment in made) != sorted([*datasets.names(), *datasets.names(), STORE]):
+    chores = {STORE: "flows.clean.clean", MODELS: "flows.promote.promote"}
+    expected = sorted([*datasets.names(), *datasets.names(), *chores])  # trainings and predictions have the same names
+    while sorted(deployment["name"] for deployment in made) != expected:
         assert serving.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.5)
         made = deployments(api) if answers(api) else []
     for deployment in made:
-        chore = deployment["name"] == STORE
+        chore = chores.get(deployment["name"])
         assert deployment["parameters"] == ({} if chore else {"dataset": deployment["name"]})
-        ours = {"flows.train.train", "flows.predict.predict"}
-        assert deployment["entrypoint"] in ({"flows.clean.clean"} if chore else ours)
+        assert deployment["entrypoint"] in ({chore} if chore else {"flows.train.train", "flows.predict.predict"})
         assert not deployment["paused"]
         assert deployment["concurrency_options"] == {"collision_strategy": "ENQUEUE"} | {
             name: value for name, value in deployment["concurrency_options"].items() if name != "collision_strategy"
