@@ -81,13 +81,13 @@ def test_the_server_takes_the_deployments(prefect_server: str) -> None:
 
 
 @pytest.mark.usefixtures("by_clock")
-def test_the_flow_predicts_with_the_days_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flow_predicts_with_the_days_paths(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     got: dict[str, Any] = {}
     monkeypatch.setattr(module, "_scheduled", lambda: datetime(2026, 11, 29, 16, tzinfo=UTC))
     monkeypatch.setattr(
         "flows.predict.predict_raw", lambda *args, **options: got.update(args=args, options=options) or {"rows": 3}
     )
-    assert predict.fn("mnist", CLOCK.raw, CLOCK.out, "v2", "s") == {"rows": 3}
+    assert predict("mnist", CLOCK.raw, CLOCK.out, "v2", "s") == {"rows": 3}
     assert got == {
         "args": ("mnist", "/in/2026-11-30.csv", str(CHECKOUT / "out-2026-11-30.parquet"), "v2"),
         "options": {"store": "s"},
