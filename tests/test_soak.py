@@ -53,13 +53,6 @@ def test_nights_in_one_process_leave_nothing_behind(prefect_server: str, raw: Pa
     store, samples = tmp_path / "store", []
     for number in range(NIGHTS):
         night(raw, number)
-        if os.environ.get("SOAK_CLEAR"):
-            import gc
-
-            import jax
-
-            jax.clear_caches()
-            gc.collect()
         train("fraud", raw=str(raw), store=str(store), epochs=1, batch_size=256)
         a_day_passes(store)
         clean(store=str(store), days=3, keep=2)
