@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -131,7 +131,7 @@ def test_one_training_of_a_dataset_at_a_time_which_a_cancel_or_a_timeout_ends_in
     with service.client() as client:
         client.set_flow_run_state(first, Cancelling())
     asked = time.monotonic()
-    service.wait(first, "Cancelled")
+    wait_for(lambda: service.state(first).name == "Cancelled", "the cancel")  # Crashed for a moment: the signal
     print(f"\ncancelled {time.monotonic() - asked:.1f} s after it was asked for")
     assert not Path(f"/proc/{pid}").exists()
     saved = newest(checkout, NAME)
@@ -146,35 +146,33 @@ def test_one_training_of_a_dataset_at_a_time_which_a_cancel_or_a_timeout_ends_in
 
 
 def test_a_run_without_a_process_is_crashed_and_a_slow_one_is_not(service: Service, checkout: Checkout) -> None:
-    slow = service.trigger(NAME, epochs=LONG, seed=7)
-    dead = service.trigger(OTHER, epochs=LONG)
-    slow_pid = until_it_trains(service, checkout, slow, NAME)
+    slow, dead = service.trigger(NAME, epochs=LONG, seed=7), service.trigger(OTHER, epochs=LONG)
+    slow_pid, began = until_it_trains(service, checkout, slow, NAME), time.monotonic()
     os.kill(until_it_trains(service, checkout, dead, OTHER), signal.SIGKILL)
     killed = time.monotonic()
     service.wait(dead, "Crashed")
     print(f"\nrun killed under a living service: Crashed after {time.monotonic() - killed:.1f} s")
+    service.wait(service.trigger(OTHER), "Completed")  # its slot was freed
 
-    dead = service.trigger(OTHER, epochs=LONG)
-    pid = until_it_trains(service, checkout, dead, OTHER)  # its slot was freed
+    wait_for(lambda: time.monotonic() - began > 1.5 * SECONDS_OF_SILENCE, "time to pass", 2 * SECONDS_OF_SILENCE)
+    assert service.state(slow).name == "Running"
+
     assert service.deployments is not None
     service.end(service.deployments, signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # without the service its output leads nowhere
+        os.kill(slow_pid, signal.SIGKILL)
     killed = time.monotonic()
-    state = service.wait(dead, "Crashed", seconds=SECONDS_OF_SILENCE * 2)
+    state = service.wait(slow, "Crashed", seconds=2 * SECONDS_OF_SILENCE)
     print(f"run and service killed: Crashed after {time.monotonic() - killed:.1f} s: {state.message}")
     assert state.message == f"no heartbeat for {SECONDS_OF_SILENCE} s"
-
-    wait_for(lambda: time.monotonic() - killed > 1.5 * SECONDS_OF_SILENCE, "time to pass", 2 * SECONDS_OF_SILENCE)
-    assert service.state(slow).name == "Running"
     service.serve()
-    assert service.state(slow).name == "Running"  # its process lives on without the service
-    fresh = service.trigger(OTHER)
-    service.wait(fresh, "Completed")
+    fresh = service.trigger(NAME, epochs=LONG, seed=7)
+    pid = until_it_trains(service, checkout, fresh, NAME)
 
-    os.kill(slow_pid, signal.SIGKILL)
     service.end(service.deployments, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     service.serve()
-    state = service.wait(slow, "Crashed")
-    print(f"found at the start of the service: {state.message}")
-    assert state.message == RECONCILED
+    assert service.wait(fresh, "Crashed").message == RECONCILED  # at the start of the service, without waiting
+    service.wait(service.trigger(NAME), "Completed")
     assert service.unfinished() == []
