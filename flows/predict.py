@@ -38,6 +38,6 @@ if __name__ == "__main__":
         "--raw", required=True, help="a raw file or a folder of them, in the dataset's format; labels aren't needed"
     )
     command.parser.add_argument("--out", required=True, help="the Parquet file to write")
-    command.add("--version", help="of the model, such as v2 (default: the champion)", text=True)
+    command.add("--version", help="of the model, such as v2 or staging (default: the champion)", text=True)
     command.add("--store", help="folder of the artifacts, relative to the checkout (default: store)", text=True)
     sys.exit(command.run(predict_raw, show, server=False))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import ArtifactDamaged, CheckpointMismatch, StoreError, UnknownNameError
+from datasets.errors import CheckpointMismatch, StoreError
 from datasets.schema import Dataset, Feature
 from tasks.artifact import Artifact, Store
 from tasks.feed import layout
 from tasks.fitted import Fitted, read_fitted
-from tasks.registry import KIND, Registry
+from tasks.registry import CHAMPION, Registry
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Trained:
 
 
 def load_version(store: Store, name: str, version: str | None = None) -> Trained:
-    """A version of a dataset's model; the champion if none is named.
+    """A version of a dataset's model by any of its names, such as "v2" or "staging"; the champion if none is given.
 
     Raises:
         StoreError: There is no champion yet.
@@ -73,14 +73,9 @@ def load_version(store: Store, name: str, version: str | None = None) -> Trained
     from tasks.weights import load_model
 
     registry = Registry(store, name)
-    champion = registry.champion() if version is None else None
-    if version is None and champion is None:
+    if version is None and registry.current() is None:
         raise StoreError("there is no model yet", dataset=name, cure=f"python -m flows.train {name}")
-    if version is not None and version not in registry.versions():
-        raise UnknownNameError.among("version", version, registry.versions())
-    model = champion.model if champion is not None else store.find(KIND, name, str(version))
-    if model is None:
-        raise ArtifactDamaged("the version was damaged", file=registry.folder / str(version))
+    model = registry.find(version or CHAMPION)
     store.verify(model)
     folder = store.path(model)
     made, card = load_model(folder)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import toy
 
+import datasets
 from datasets.errors import ArtifactDamaged
 from datasets.schema import Feature, Gate
 from tasks import promote as module
@@ -16,6 +18,7 @@ from tasks import weights as weights_module
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_json
 from tasks.evaluate import METRICS, PREDICTIONS, _npz
+from tasks.handover import hand_over
 from tasks.promote import DECISION, PAGE, lost_champion, promote_candidate, rival_of
 from tasks.registry import Registry
 from tasks.request import Request
@@ -448,3 +451,19 @@ def test_a_refusal_has_no_champion_to_lose(nights: Nights) -> None:
     refusal = nights.store.find("decision", "toy", "promote-second")
     assert refusal is not None
     assert lost_champion(nights.store, refusal) is None
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+def test_the_deployment_takes_what_the_command_takes(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.promote import promote as flow
+
+    asked = set(inspect.signature(hand_over).parameters) - {"only_list"}
+    assert set(inspect.signature(flow.fn).parameters) == asked
+    monkeypatch.setattr(datasets, "names", lambda: ["toy"])
+    nights.promote("second", answers(5))
+    store = str(nights.request.store)
+    assert flow.fn("toy", store=store)["champion"] == "v2"
+    assert flow.fn("toy", rollback=True, by="Ada", store=store)["by_hand"][0]["by"] == "Ada"
+    assert flow.fn("toy", "v1", alias="old", store=store)["names"] == {"champion": "v1", "previous": "v2", "old": "v1"}
