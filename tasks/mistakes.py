@@ -10,7 +10,7 @@ import numpy as np
 from datasets.schema import Columns, Feature
 from tasks.calibration import probabilities
 from tasks.dealing import origin_of
-from tasks.report import table
+from tasks.document import table
 
 MOST = 15
 SHOWN = 12

@@ -5,7 +5,7 @@ import html.parser
 
 import pytest
 
-from tasks.document import Document
+from tasks.document import Document, table
 
 
 class Parsed(html.parser.HTMLParser):
@@ -66,3 +66,24 @@ def test_a_table_without_a_head_has_none_in_html() -> None:
     made.table(["", ""], [["a", "b"]])
     assert "<th>" not in made.html()
     assert made.markdown().splitlines()[2:] == ["|  |  |", "| --- | --- |", "| a | b |"]
+
+
+def test_a_table_is_not_broken_by_its_cells() -> None:
+    assert table(["a", "b"], [["x|y", "1\n2"]]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 2 |"
+
+
+def test_sections_can_be_linked_folded_and_drawn() -> None:
+    made = Document("t")
+    made.heading("One & two")
+    made.heading("A part", 3)
+    with made.folded("more <b>"):
+        made.points([("warn", HOSTILE)])
+    made.drawing("a drawing", '<svg><text>x</text></svg>')
+    page = Parsed(made.html(contents=True))
+    assert [attrs["href"] for tag, attrs in page.tags if tag == "a"] == ["#s1"]
+    assert [attrs.get("id") for tag, attrs in page.tags if tag in ("h2", "h3")] == ["s1", None]
+    assert [tag for tag, _ in page.tags if tag in ("details", "ul", "svg", "script")] == ["details", "ul", "svg"]
+    assert "more <b>" in page.texts
+    assert f" {HOSTILE}" in page.texts
+    assert "<a " not in made.html()
+    assert "### A part\n\n**more <b>**\n\n- **warn** <script>" in made.markdown()

@@ -8,12 +8,7 @@ import toy
 from datasets.schema import Rows, Validation
 from tasks.artifact import Store
 from tasks.durable import read_json
-from tasks.report import table
 from tasks.validate import PAGE, REPORT, validate_records
-
-
-def test_a_table_is_not_broken_by_its_cells() -> None:
-    assert table(["a", "b"], [["x|y", "1\n2"]]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 2 |"
 
 
 def test_the_page_says_all_of_a_report(tmp_path: Path) -> None:
