@@ -37,7 +37,7 @@ def loss_curve(history: Sequence[dict[str, Any]]) -> bytes:
     right.set_ylabel("accuracy")
     handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     axes.legend(handles=handles, loc="upper right", fontsize=8)
-    return _png(figure)
+    return png(figure)
 
 
 def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
@@ -67,7 +67,7 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
                 fontsize=7,
                 color="white" if share[i, j] > 0.5 else "black",
             )
-    return _png(figure)
+    return png(figure)
 
 
 def pictures(images: np.ndarray, captions: Sequence[str], across: int = 6) -> bytes:
@@ -89,7 +89,7 @@ def pictures(images: np.ndarray, captions: Sequence[str], across: int = 6) -> by
         top = 255 if image.dtype == np.uint8 else 1
         axes.imshow(shown[..., 0] if shown.shape[-1] == 1 else shown, cmap="gray", vmin=0, vmax=top)
         axes.set_title(caption, fontsize=6.5, parse_math=False)
-    return _png(figure)
+    return png(figure)
 
 
 def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: int) -> bytes:
@@ -110,7 +110,7 @@ def feed_settings(names: Sequence[str], rates: Sequence[float | None], chosen: i
     axes.invert_yaxis()
     axes.set(xlabel="examples a second, checked and on the device", xlim=(0, 1.18 * max([*shown, 1.0])))
     axes.set_title(f"input settings on this machine; chosen: {names[chosen]}", fontsize=10)
-    return _png(figure)
+    return png(figure)
 
 
 def feed_ratios(
@@ -144,10 +144,11 @@ def feed_ratios(
     axes.axvline(1, color="#444444", linewidth=0.8)
     axes.legend(fontsize=8, loc="upper right")
     axes.set_title(about, fontsize=10)
-    return _png(figure)
+    return png(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """A figure as PNG, without the name of what drew it."""
     file = io.BytesIO()
     FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
     return file.getvalue()

@@ -24,8 +24,8 @@ def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     drawn: list[Figure] = []
-    png = plots._png
-    monkeypatch.setattr(plots, "_png", lambda figure: drawn.append(figure) or png(figure))
+    png = plots.png
+    monkeypatch.setattr(plots, "png", lambda figure: drawn.append(figure) or png(figure))
     return drawn
 
 
