@@ -330,3 +330,15 @@ def test_a_server_that_came_up_meanwhile_is_used_and_the_own_one_ends(
         assert api == "http://127.0.0.1:4200/api"
     assert stopped == [starts[0][0]]
     assert not server._ahead
+
+
+def test_our_section_of_the_settings_is_ours_and_the_environment_goes_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = {"api": {"url": "http://127.0.0.1:1/api"}, "gristmill": {"pool": "dask", "workers": 3}}
+    monkeypatch.setattr(server, "_settings", lambda: made)
+    monkeypatch.setattr(server.os, "environ", {"GRISTMILL_WORKERS": "2"})
+    server.configure()
+    ours = {name: value for name, value in server.os.environ.items() if "GRISTMILL" in name}
+    assert ours == {"GRISTMILL_POOL": "dask", "GRISTMILL_WORKERS": "2"}
+    assert server.os.environ["PREFECT_API_URL"] == made["api"]["url"]
