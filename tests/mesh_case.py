@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -28,10 +29,12 @@ EPOCH = toy.TRAIN // BATCH
 STEPS = 2 * EPOCH
 
 
-def request_for(store: Path, parallel: Parallel) -> Request:
+def request_for(store: Path, parallel: Parallel, **recipe: Any) -> Request:
     """An mlp with dropout on shuffled, augmented pictures: random numbers that no mesh may change."""
     made = toy.dataset(read=toy.reader_of(toy.pictures()))
-    request = toy.request_for(store, made, model="mlp", dropout=0.5, augment=(Shift(1),), checkpoint_every=EVERY)
+    request = toy.request_for(
+        store, made, model="mlp", dropout=0.5, augment=(Shift(1),), checkpoint_every=EVERY, **recipe
+    )
     return replace(request, parallel=parallel)
 
 
@@ -45,7 +48,7 @@ def job_of(said: Mapping[str, Any]) -> Job:
     """What `one_process.job_of` makes of a job, for a dataset that is no file."""
     parallel = Parallel(said["request"]["devices"], said["request"]["processes"])
     store = Path(said["request"]["store"])
-    request = request_for(store, parallel)
+    request = request_for(store, parallel, **json.loads(os.environ["RECIPE"]))
     return Job(said["stage"], said["key"], said["components"], request, Store(store))
 
 

@@ -37,7 +37,7 @@ from tasks.training import train
 
 assert jax.device_count() == 4
 store, said = Path(sys.argv[1]), {}
-ONE, TWO, FOUR = (Parallel(n) for n in (1, 2, 4))
+ONE, FOUR = Parallel(1), Parallel(4)
 inputs = toy.prepare(request_for(store, ONE))
 
 class Stopped(Exception): pass
@@ -77,9 +77,7 @@ fit(FOUR, "same", "c", stop=7)
 said["four again"] = fit(FOUR, "same", "c")
 fit(FOUR, "to-one-4", "d", stop=7)
 said["four to one"] = fit(ONE, "to-one-1", "d")
-fit(ONE, "to-four-1", "e", stop=11)
-said["one to four"] = fit(FOUR, "to-four-4", "e")
-said["two"] = fit(TWO, "after-the-end", "a")
+said["after the end"] = fit(FOUR, "after-the-end", "a")
 fit(FOUR, "ping-4", "f", stop=5)
 fit(ONE, "ping-1", "f", stop=11)
 said["there and back"] = fit(FOUR, "ping-4", "f")
@@ -90,14 +88,15 @@ overflowing[record, 1] = 3e38
 columns = {"x": overflowing, "label": (np.arange(200) % 3).astype(np.int32)}
 made = toy.dataset(read=toy.reader_of(columns), inputs="x", features={
     "x": toy.Feature("float32", (3,)), "label": toy.Feature("int32", classes=toy.CLASSES)})
-request = replace(toy.request_for(store / "bad", made, checkpoint_every=1), parallel=FOUR)
-bad_inputs = toy.prepare(request)
+request = replace(toy.request_for(store, made, checkpoint_every=1), parallel=FOUR)
+records = toy.records_of(request, "bad")
+report = toy.validate_records(toy.job(request, "validate", "bad"), records=records)
 with pytest.raises(NonFiniteError) as caught:
-    train(toy.job(request, "fit"), **bad_inputs)
+    train(toy.job(request, "fit"), records, report, inputs["plan"])
 capsule = load_capsule(Path(str(caught.value.facts["capsule"])))
 said["firewall"] = {
     "step": caught.value.facts["step"], "rows": len(capsule.batch["x"]), "record": record in capsule.ids,
-    "saved": max(int(p.name) for p in (store / "bad/checkpoints/toy/fit-1").iterdir() if p.name.isdigit())}
+    "saved": max(int(p.name) for p in (store / "checkpoints/toy/fit-1").iterdir() if p.name.isdigit())}
 print(json.dumps(said))
 """
 
@@ -131,7 +130,7 @@ def test_on_one_mesh_a_resumed_training_is_equal_to_the_last_bit(said: dict[str,
 
 @pytest.mark.parametrize(
     ("name", "step", "meshes"),
-    [("four to one", 4, [[0, 1, 4], [4, 1, 1]]), ("one to four", 8, [[0, 1, 1], [8, 1, 4]]),
+    [("four to one", 4, [[0, 1, 4], [4, 1, 1]]),
      ("there and back", 8, [[0, 1, 4], [4, 1, 1], [8, 1, 4]])],
 )  # fmt: skip
 def test_a_stopped_training_goes_on_with_another_number_of_devices(
@@ -144,8 +143,9 @@ def test_a_stopped_training_goes_on_with_another_number_of_devices(
 
 
 def test_a_finished_training_is_not_gone_on_from(said: dict[str, Any]) -> None:
-    assert said["two"]["resumed_from"] is None
-    assert said["two"]["meshes"] is None
+    assert said["after the end"]["resumed_from"] is None
+    assert said["after the end"]["meshes"] is None
+    assert said["after the end"]["digest"] == said["four"]["digest"]
 
 
 def test_the_firewall_guards_all_devices(said: dict[str, Any]) -> None:

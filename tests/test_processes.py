@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import toy
 from mesh_case import (
@@ -30,6 +31,8 @@ from mesh_case import (
 from datasets.errors import NonFiniteError, TrainingError
 from tasks import processes
 from tasks.artifact import Artifact, Store
+from tasks.capsule import load_capsule
+from tasks.feed import columns
 from tasks.parallel import Parallel
 from tasks.pipeline import Pipeline
 from tasks.processes import as_json, error_json, train_together
@@ -74,17 +77,17 @@ def alone(store: Path, inputs: Any) -> list[float]:
 
 def together(
     monkeypatch: pytest.MonkeyPatch, store: Path, inputs: Any, notes: Path, key: str, training: str,
-    doom: tuple[int, int, str] = (-1, -1, ""), parallel: Parallel = Parallel(1, 2),  # noqa: B008
+    doom: tuple[int, int, str] = (-1, -1, ""), **recipe: Any,
 ) -> Artifact:  # fmt: skip
     """A training in two processes, which note what they read; `doom` is who kills itself before which step."""
     environment = {
         "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}", "JAX_PLATFORMS": "cpu", "NOTES": str(notes),
-        "DOOM": json.dumps(doom), "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        "DOOM": json.dumps(doom), "RECIPE": json.dumps(recipe), "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
     }  # fmt: skip
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     notes.mkdir(exist_ok=True)
-    job = job_for(request_for(store, parallel), key, training)
+    job = job_for(request_for(store, Parallel(1, 2), **recipe), key, training)
     return train_together(job, inputs, ("-c", CHILD))
 
 
@@ -126,6 +129,20 @@ def test_one_killed_ends_all_and_another_number_of_processes_goes_on(
     assert seen == whole_order()
     assert same_within_rounding(losses(request, artifact), alone)
     assert Store(store).facts(artifact)["meshes"] == [[0, 2, 1], [resumed, 1, 1]]
+
+
+@pytest.mark.slow
+def test_a_bad_batch_trips_all_and_its_capsule_holds_all_of_it(
+    store: Path, inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NonFiniteError) as caught:
+        together(monkeypatch, store, inputs, tmp_path / "notes", "bad", "n", learning_rate=1e38)
+    step = int(caught.value.facts["step"])
+    capsule = load_capsule(Path(str(caught.value.facts["capsule"])))
+    assert capsule.ids == whole_order()[step]
+    source = columns(Store(store), request_for(store, Parallel()), inputs["records"], "train")
+    np.testing.assert_array_equal(capsule.batch["label"], source.read(np.array(capsule.ids))["label"])
+    assert capsule.batch["image"].shape == (BATCH, 9, 8, 1)
 
 
 @pytest.mark.slow
