@@ -16,6 +16,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
+from tasks.artifact import Artifact
 from tasks.command import Command
 from tasks.convert import convert
 from tasks.deadline import deadline
@@ -24,9 +25,11 @@ from tasks.feed import feed
 from tasks.fetch import fetch, prepared
 from tasks.fingerprint_memory import RememberedSources
 from tasks.fit import fit
+from tasks.old_programs import bounded
 from tasks.promote import promote
 from tasks.publish import publish
 from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
+from tasks.run_record import write_run
 from tasks.stage import Run
 from tasks.summary import show, summarise
 from tasks.transform import transformed
@@ -39,6 +42,11 @@ StageName = Literal["fetch", "convert", "validate", "feed", "fit", "evaluate", "
 
 def stages(run: Run) -> None:
     """The order of the stages, and what each takes from those before it."""
+    promote(run, **candidate(run))
+
+
+def candidate(run: Run) -> dict[str, Artifact]:
+    """All stages but the last: a model that isn't held against the champion yet."""
     raw = fetch(run)
     records = convert(run, raw=raw)
     report = validate(run, records=records)
@@ -46,7 +54,7 @@ def stages(run: Run) -> None:
     plan = feed(run, records=records, report=report, **transforms)
     weights = fit(run, records=records, report=report, plan=plan, **transforms)
     evaluation = evaluate(run, records=records, weights=weights)
-    promote(run, records=records, weights=weights, evaluation=evaluation)
+    return {"records": records, "weights": weights, "evaluation": evaluation}
 
 
 @flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False)
@@ -111,9 +119,10 @@ def train(
         devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
-    with deadline(run.request.timeout):
+    with deadline(run.request.timeout), bounded():
         stages(run)
     summary = summarise(run, str(flow_run.id))
+    write_run(run, summary)
     publish(run, summary)
     return summary
 

@@ -36,6 +36,17 @@ def canonical(value: Any, code: set[str], at: str = "") -> Any:  # noqa: ANN401
         raise ParameterError("a value that holds itself can't be part of a cache key", parameter=at or None) from None
 
 
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """What `canonical` gave, as people write it: floats as numbers, an object by its class's name and its fields."""
+    if isinstance(value, dict):
+        if value.keys() == {"float"}:
+            return float.fromhex(value["float"])
+        fields = {name: plain(each) for name, each in value.items() if name != "class"}
+        kind = value.get("class", "").rpartition(":")[2]
+        return {kind: fields} if kind else fields
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
 def _encoded(value: Any, code: set[str], at: str) -> Any:  # noqa: ANN401
     if value is None or isinstance(value, bool | int | str):
         return value

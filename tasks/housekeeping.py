@@ -28,7 +28,8 @@ from tasks.request import store_root
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-TIMED = {"capsules": "*/*", "logs": "*/*", "partial": "*"}  # folders whose files only age
+TIMED = {"capsules": "*/*", "logs": "*/*", "partial": "*", "reports": "*/*", "runs": "*/*"}
+"""Folders whose files only age."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from datasets.gate import metrics_of
 from datasets.schema import Dataset
 from tasks.artifact import Artifact, Store
-from tasks.canonical import canonical
+from tasks.canonical import canonical, plain
 from tasks.decision import page, shown, write_decision
 from tasks.document import Document
 from tasks.durable import read_json
@@ -46,7 +46,7 @@ def version_files(
     card = Document(f"{name} {version}")
     notes = (getattr(sys.modules.get(f"datasets.{name}"), "__doc__", None) or "").strip()
     _about(card, dataset, notes, lineage)
-    _metrics(card, metrics, len(dataset.features[dataset.label].classes))
+    write_metrics(card, metrics, len(dataset.features[dataset.label].classes))
     for about, file in (("Confusion matrix", CONFUSION), ("The worst mistakes", MISTAKES_PICTURE)):
         if (path := store.path(evaluation) / file).is_file():
             card.picture(about, path.read_bytes())
@@ -77,19 +77,10 @@ def lineage_of(
         "code": {"fingerprint": hashlib.sha256(text.encode()).hexdigest(), "definitions": len(code)},
         "libraries": trained.get("libraries", {}),
         "python": trained.get("python"),
-        "recipe": _plain(recipe),
+        "recipe": plain(recipe)["Recipe"],
         "warm_start": trained.get("parameters", {}).get("warm_start"),
         "seeds": {"training": recipe["seed"], "intervals": SEED},
     }
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """What stands in a stage's key, as people write it."""
-    if isinstance(value, dict):
-        if value.keys() == {"float"}:
-            return float.fromhex(value["float"])
-        return {name: _plain(each) for name, each in value.items() if name != "class"}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def _about(card: Document, dataset: Dataset, notes: str, lineage: dict[str, Any]) -> None:
@@ -114,7 +105,8 @@ def _about(card: Document, dataset: Dataset, notes: str, lineage: dict[str, Any]
     ])  # fmt: skip
 
 
-def _metrics(card: Document, metrics: dict[str, Any], classes: int) -> None:
+def write_metrics(card: Document, metrics: dict[str, Any], classes: int) -> None:
+    """Adds the metrics of the test split with their intervals, of classes and slices too, to a page."""
     card.heading("Metrics on the test split")
     drawn = metrics["bootstrap"]
     card.text(

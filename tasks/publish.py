@@ -19,7 +19,7 @@ from tasks.feed import PLAN, PLOT
 from tasks.notify import say_refused
 from tasks.promote import PAGE as DECISION_PAGE
 from tasks.stage import Run
-from tasks.summary import artifact_of, rows
+from tasks.summary import artifact_of, rows, stage_table
 from tasks.validate import PAGE, SAMPLES
 
 MODEL_TABLE = "model.txt"
@@ -73,15 +73,12 @@ def publish_cleaning(report: dict[str, Any]) -> None:
     create_table_artifact(key="store-clean", table=removed, description=about)
 
 
-def stage_table(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row a stage."""
-    return [
-        {
-            "stage": row["name"], "state": row["state"], "seconds": round(row["seconds"], 1),
-            "why it ran": "; ".join(row["because"]), "key": row["key"][:12], "digest": row["digest"][:12],
-        }
-        for row in summary["stages"]
-    ]  # fmt: skip
+def publish_sweep(made: dict[str, Any], table: list[dict[str, str]]) -> None:
+    """Creates the artifact of the current run of `sweep`: its table."""
+    from prefect.artifacts import create_table_artifact
+
+    key = f"{key_part(made['dataset'])}-sweep"
+    create_table_artifact(key=key, table=table, description=made["note"])  # type: ignore[arg-type]
 
 
 def feed_table(plan: dict[str, Any]) -> list[dict[str, Any]]:

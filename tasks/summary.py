@@ -15,7 +15,8 @@ from tasks.stage import Outcome, Run
 from tasks.warm_start import said
 
 METRICS = ("accuracy", "loss", "correct", "examples")
-RANKS = {"roc_auc": "ROC-AUC", "pr_auc": "PR-AUC"}  # of two classes only
+UNDECIDED = {"promoted": False, "reason": "not held against the champion"}
+RANKS = {"roc_auc": "ROC-AUC", "pr_auc": "PR-AUC"}
 
 
 def summarise(run: Run, run_id: str) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
     """
     by_name = {outcome.name: outcome for outcome in run.outcomes}
     fit, evaluation = by_name["fit"].notes, run.store.facts(by_name["evaluate"].artifact)
-    decision = run.store.facts(by_name["promote"].artifact)
+    decision = run.store.facts(by_name["promote"].artifact) if "promote" in by_name else UNDECIDED
     champion = Registry(run.store, run.request.name).champion()
     traces = {**fit["traces"], "predict": by_name["evaluate"].notes["traces"]}
     return {
@@ -97,6 +98,17 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("weights", summary["artifacts"]["fit"]),
         ("evaluation", summary["artifacts"]["evaluate"]),
     ]
+
+
+def stage_table(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a stage."""
+    return [
+        {
+            "stage": row["name"], "state": row["state"], "seconds": round(row["seconds"], 1),
+            "why it ran": "; ".join(row["because"]), "key": row["key"][:12], "digest": row["digest"][:12],
+        }
+        for row in summary["stages"]
+    ]  # fmt: skip
 
 
 def _saving(cost: dict[str, Any]) -> str:

@@ -150,14 +150,15 @@ def test_a_training_that_runs_keeps_its_checkpoints(store: Store) -> None:
 def test_capsules_downloads_and_locks_age(store: Store) -> None:
     ages = {
         "capsules/mnist/old": 40, "capsules/mnist/new": 1, "partial/old.part": 40, "partial/new.part": 1,
-        "logs/mnist/old": 40, "locks/old.lock": 40, "locks/new.lock": 1,
+        "logs/mnist/old": 40, "locks/old.lock": 40, "locks/new.lock": 1, "runs/mnist/old.json": 40,
+        "runs/mnist/new.json": 1, "reports/mnist/old.html": 40,
     }  # fmt: skip
     for name, days in ages.items():
         path = store.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
         age(path, days)
-    assert run(store) == ["old", "old", "old.lock", "old.part"]
+    assert run(store) == ["old", "old", "old.html", "old.json", "old.lock", "old.part"]
 
 
 def test_a_crash_in_the_middle_leaves_a_valid_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

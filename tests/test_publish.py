@@ -23,11 +23,10 @@ from tasks.publish import (
     page,
     publish,
     publish_cleaning,
-    stage_table,
     table,
 )
 from tasks.stage import Run
-from tasks.summary import artifact_of, summarise
+from tasks.summary import artifact_of, stage_table, summarise
 from tasks.validate import PAGE, SAMPLES
 
 SCORES = {
