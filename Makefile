@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: env train test check serve crash soak nights lock
+.PHONY: env train test check serve crash soak nights processes lock
 
 env: $(STAMP)
 
@@ -35,6 +35,9 @@ soak: env ## a hundred compressed nights in one process, 33 in processes of thei
 
 nights: env ## 73 changes and what each runs, 100 random ones against their plans, 30 nights with trouble, runs that die
 	$(BIN)/python -m pytest -n 0 -m slow -s tests/test_mutations.py tests/test_nights.py tests/test_service.py
+
+processes: env ## one training in two processes: killed, frozen, stopped, gone on with by one, a run a host
+	$(BIN)/python -m pytest -n 0 -m slow -s tests/test_processes.py tests/test_several_processes.py
 
 lock: env ## renews requirements.lock from the ranges in pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

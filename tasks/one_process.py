@@ -54,10 +54,10 @@ def join(work: Mapping[str, Any]) -> None:
     Raises:
         TrainingError: The first isn't there in time. If another one isn't, JAX ends the process.
     """
-    import jax
-
     if work["process"] > 0:
         _wait_for(work["coordinator"], work["meet"])
+    import jax
+
     here = work["coordinator"].startswith("127.0.0.1:")
     request = work["job"]["request"]
     first = work["process"] * request["devices"]
