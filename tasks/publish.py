@@ -38,29 +38,51 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
 
 
 def shown(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
-    """What is shown: its key, "table" or "markdown", the content, and a description."""
+    """What is shown: its key, "table" or "markdown", the content, and a description.
+
+    Stages and the run's page always; what a stage made only if it ran, because Prefect still has it from the run in
+    which it did, under the same key, and each costs a call.
+    """
     folder = run.store.path(artifact_of(run, "evaluate"))
-    plan, report = run.store.path(artifact_of(run, "feed")), run.store.path(artifact_of(run, "validate"))
-    decision = run.store.path(artifact_of(run, "promote"))
-    settings = read_json(plan / PLAN)
-    why = settings["chosen"]["why"]
     yield "stages", "table", json.dumps(stage_table(summary)), "What each stage did, and why it ran"
+    yield "run", "markdown", page(summary, folder), None
+    ran = {stage["name"] for stage in summary["stages"] if stage["state"] != "cached"}
+    for stage, pages in (("validate", _data), ("feed", _feed), ("evaluate", _evaluation), ("promote", _decision)):
+        if stage in ran:
+            yield from pages(run.store.path(artifact_of(run, stage)), summary)
+    if "fit" in ran:
+        yield "model", "markdown", model_page(summary), None
+
+
+def _data(report: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
     yield "data", "markdown", (report / PAGE).read_text(encoding="utf-8"), None
     if (report / SAMPLES).is_file():
         yield "samples", "markdown", f"# Examples to train on\n\n{image(report / SAMPLES)}", None
+
+
+def _feed(plan: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
+    settings = read_json(plan / PLAN)
+    why = settings["chosen"]["why"]
     about = f"Settings of the input pipeline. Tier: {settings['tier']}. Chosen: {why}"
     yield "feed", "table", json.dumps(feed_table(settings)), about
     yield "feed-plot", "markdown", f"# Input settings\n\n{why}\n\n{image(plan / PLOT)}", None
+
+
+def _evaluation(folder: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
     yield "metrics", "table", json.dumps(table(read_json(folder / METRICS))), summary["about"]
     yield "loss-curve", "markdown", f"# Loss\n\n{image(folder / LOSS_CURVE)}", None
     yield "confusion-matrix", "markdown", f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}", None
-    for name, path in (("mistakes", folder / MISTAKES_PAGE), ("decision", decision / DECISION_PAGE)):
-        if path.is_file():
-            yield name, "markdown", path.read_text(encoding="utf-8"), None
+    mistakes = folder / MISTAKES_PAGE
+    if mistakes.is_file():
+        yield "mistakes", "markdown", mistakes.read_text(encoding="utf-8"), None
     if (folder / MISTAKES_PICTURE).is_file():
-        yield "mistakes", "markdown", f"# The worst mistakes, test split\n\n{image(folder / MISTAKES_PICTURE)}", None
-    yield "model", "markdown", model_page(summary), None
-    yield "run", "markdown", page(summary, folder), None
+        picture = image(folder / MISTAKES_PICTURE)
+        yield "mistakes", "markdown", f"# The worst mistakes, test split\n\n{picture}", None
+
+
+def _decision(decision: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
+    if (decision / DECISION_PAGE).is_file():
+        yield "decision", "markdown", (decision / DECISION_PAGE).read_text(encoding="utf-8"), None
 
 
 def publish_cleaning(report: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ later run can say which of them changed.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sys
@@ -201,7 +202,7 @@ class Stage:
             "stage": self.name,
             "dataset": run.request.name,
             "code": run.sources.fingerprint(code),
-            "libraries": {name: version(name) for name in self.libraries},
+            "libraries": {name: installed(name) for name in self.libraries},
             "python": f"{sys.version_info.major}.{sys.version_info.minor}",
             "inputs": {name: artifact.digest for name, artifact in inputs.items() if name not in self.advisory},
             "parameters": parameters,
@@ -222,6 +223,12 @@ class Stage:
             return lock
         lock.release()
         return lock
+
+
+@functools.cache
+def installed(name: str) -> str:
+    """Version of a distribution; looked up once a process, because it takes as long as a cached stage."""
+    return version(name)
 
 
 def key_of(components: dict[str, Any]) -> str:

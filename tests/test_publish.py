@@ -160,6 +160,8 @@ RUN_ID = "2131738f-3e7e-473b-8e5d-aa8f42a79419"
 def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) -> None:
     run, folder = with_files(tmp_path)
     summary = summarise(run, RUN_ID)
+    for stage in summary["stages"]:
+        stage["state"] = "ran"
     publish(run, summary)
     made = {key: str(artifact.data) for key, artifact in server.made.items()}
     assert set(made) == {
@@ -182,6 +184,17 @@ def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) 
     assert {key: artifact.type for key, artifact in server.made.items() if artifact.type != "markdown"} == {
         "toy-stages": "table", "toy-feed": "table", "toy-metrics": "table",
     }  # fmt: skip
+
+
+def test_what_a_cached_stage_made_is_not_put_on_the_server_again(tmp_path: Path, server: Server) -> None:
+    run, _ = with_files(tmp_path)
+    summary = summarise(run, RUN_ID)
+    for stage in summary["stages"]:
+        stage["state"] = "cached" if stage["name"] != "evaluate" else "ran"
+    publish(run, summary)
+    assert set(server.made) == {
+        f"toy-{what}" for what in ("stages", "run", "metrics", "loss-curve", "confusion-matrix")
+    }
 
 
 def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:

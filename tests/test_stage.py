@@ -243,8 +243,8 @@ def test_versions_of_libraries_change_exactly_the_stages_whose_bytes_they_decide
 ) -> None:  # fmt: skip
     from tasks import stage
 
-    known = stage.version
-    monkeypatch.setattr(stage, "version", lambda name: "0.0.1" if name == library else known(name))
+    known = stage.installed
+    monkeypatch.setattr(stage, "installed", lambda name: "0.0.1" if name == library else known(name))
     after = keys(request_, sources)
     assert {name for name in ALL if after[name] != before[name]} == expected
 
