@@ -245,7 +245,7 @@ def test_processes_end_with_the_run_that_started_them(tmp_path: Path) -> None:
     )
     run = toy.python(
         f"from pathlib import Path\nfrom test_processes import watched\n"
-        f"watched(Path({str(tmp_path)!r}), {{}}, {sleeping!r}, 'time.sleep(600)')"
+        f"watched(Path({str(tmp_path)!r}), {{}}, {sleeping!r})"
     )
     while not (pid.exists() and pid.read_text()):
         assert run.poll() is None, run.communicate()
