@@ -62,7 +62,8 @@ def run_page(store: Store, record: dict[str, Any]) -> Document:
     page = Document(f"train/{record['dataset']}: {record['metrics']['accuracy']:.2%}")
     finished = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record["finished"]))
     page.text(f"{record['about']}. Run {record['run']}, finished {finished}.")
-    paths = {name: str(store.path(artifact(record, name))) for name in record["made"]}
+    made = {name: artifact(record, name) for name in record["made"]}
+    paths = {name: f"{one.kind}/{one.dataset}/{one.key}" for name, one in made.items()}  # below the store
     page.table(["", ""], rows({**record, "artifacts": paths}))
     page.heading("From raw files to the champion")
     page.drawing("The lineage of this run", drawn(*lineage_graph(store, record)))

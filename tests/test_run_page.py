@@ -51,6 +51,8 @@ def test_the_page_says_all_of_a_run(runs: tuple[Store, dict[str, Any], dict[str,
         "learning_rate", "0.01", "raw files", "toy-images-idx3-...", "hidden",
     ):  # fmt: skip
         assert words in text, words
+    assert f"weights/toy/{first['made']['fit']['key']}" in page.texts
+    assert str(store.root) not in text
 
 
 def test_the_page_runs_and_loads_nothing(runs: tuple[Store, dict[str, Any], dict[str, Any]]) -> None:
