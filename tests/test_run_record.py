@@ -39,7 +39,7 @@ def test_a_run_is_found_by_all_of_its_names(runs: tuple[Store, dict[str, Any], d
 
 
 def test_a_name_of_no_run_or_of_several_is_refused(runs: tuple[Store, dict[str, Any], dict[str, Any]]) -> None:
-    store, first, _ = runs
+    store, first, second = runs
     for name in ("cccc", "aaa", "other", "toy/v2", "other/v1"):
         with pytest.raises(UnknownNameError):
             find_run(store, name)
@@ -49,7 +49,7 @@ def test_a_name_of_no_run_or_of_several_is_refused(runs: tuple[Store, dict[str, 
     with pytest.raises(ParameterError, match="more digits"):
         find_run(store, "bbbb")
     assert find_run(store, "bbbb3333") == twin
-    (folder / "aaaa1111-one-0-3.json").write_text(json.dumps({**twin, "run": "aaaa1111-one-0-3"}))
+    (folder / "aaaa1111-one-0-3.json").write_text(json.dumps({**second, "run": "aaaa1111-one-0-3"}))
     assert find_run(store, "aaaa1111-one")["run"] == "aaaa1111-one"
 
 
