@@ -37,7 +37,7 @@ from tasks.validate import validate
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-StageName = Literal["fetch", "convert", "validate", "feed", "fit", "evaluate", "promote"]
+StageName = Literal["fetch", "convert", "validate", "transform", "feed", "fit", "evaluate", "promote"]
 
 
 def stages(run: Run) -> None:

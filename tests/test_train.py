@@ -111,6 +111,7 @@ def test_seven_stages_in_order_each_on_what_those_before_it_made(tmp_path: Path)
         ("evaluate", {"records": "convert", "weights": "fit"}),
         ("promote", {"records": "convert", "weights": "fit", "evaluation": "evaluate"}),
     ]
-    assert [row["name"] for row in plan.to_json()["stages"]] == [name for name, _ in plan.taken] == list(STAGES)
+    assert [row["name"] for row in plan.to_json()["stages"]] == [name for name, _ in plan.taken]
+    assert [name for name, _ in plan.taken] == [name for name in STAGES if name != "transform"]  # it has no transforms
     assert get_args(StageName) == STAGES
     assert not (tmp_path / "store").exists()
