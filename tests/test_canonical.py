@@ -112,7 +112,7 @@ def test_values_that_mean_the_same_are_equal(name: str) -> None:
 def test_code_of_functions_and_classes_is_named() -> None:
     code: set[str] = set()
     canonical({"a": Rows(0, 1), "b": [Feature("uint8")], "c": functools.partial(check_int, "x"), "d": Shift()}, code)
-    assert code == {"datasets.splits:Rows", "datasets.schema:Feature", "datasets.checks:check_int"}
+    assert code == {"datasets.splits:Rows", "datasets.feature:Feature", "datasets.checks:check_int"}
     canonical(Recipe().__post_init__, code)
     assert "datasets.recipe:Recipe" in code
 

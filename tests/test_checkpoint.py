@@ -647,6 +647,7 @@ def test_full_and_read_only_disk(tiny_disk: Path) -> None:
         Checkpoints(root)
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_a_real_training() -> None:
     from tasks.benchmarks.checkpoint import run
 

@@ -78,7 +78,7 @@ def test_sections_can_be_linked_folded_and_drawn() -> None:
     made.heading("A part", 3)
     with made.folded("more <b>"):
         made.points([("warn", HOSTILE)])
-    made.drawing("a drawing", '<svg><text>x</text></svg>')
+    made.drawing("a drawing", "<svg><text>x</text></svg>")
     page = Parsed(made.html(contents=True))
     assert [attrs["href"] for tag, attrs in page.tags if tag == "a"] == ["#s1"]
     assert [attrs.get("id") for tag, attrs in page.tags if tag in ("h2", "h3")] == ["s1", None]

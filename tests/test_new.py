@@ -44,7 +44,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SLOW = ("shapes", "nights")  # what they prove beside the others is proven by tests of their parts
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k in SLOW else []) for k in KINDS])
 def test_own_data_trains_unedited(prefect_server: str, checkout: Path, tmp_path: Path, kind: str) -> None:
     make, name, options, model, tested = KINDS[kind]
     made = new(checkout, kind, str(make(tmp_path / name)), *options, "--json")

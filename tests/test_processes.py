@@ -106,6 +106,7 @@ def test_two_processes_read_disjoint_shares_and_train_as_one(
     assert {name: report["used"] for name, report in traces.items()} == {"train": 1, "eval": 1}
 
 
+@pytest.mark.slow
 def test_one_killed_ends_all_and_another_number_of_processes_goes_on(
     store: Path, inputs: Any, alone: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

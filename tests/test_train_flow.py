@@ -164,7 +164,11 @@ def test_a_batch_size_touches_the_feed_too(first: dict[str, Any], store: Path) -
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [({"refresh": "fit"}, ("fit",)), ({"from_stage": "convert"}, STAGES[1:]), ({"refresh": "fetch"}, ("fetch",))],
+    [
+        ({"refresh": "fit"}, ("fit",)),
+        pytest.param({"from_stage": "convert"}, STAGES[1:], marks=pytest.mark.slow),
+        ({"refresh": "fetch"}, ("fetch",)),
+    ],
 )
 def test_what_is_asked_for_runs_again_from_its_start_with_the_same_bytes(
     first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture, asked: dict[str, str], expected: tuple[str, ...]

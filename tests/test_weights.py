@@ -49,7 +49,7 @@ def test_a_model_comes_back_to_the_last_bit(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(np.asarray(model(x)), np.asarray(loaded(x)))  # type: ignore[operator]
     assert card == {
         "model": name, "inputs": "image", "label": "label", "classes": list(toy.CLASSES),
-        "feature": {"dtype": "uint8", "shape": [9, 8, 1], "low": None, "high": None, "classes": []},
+        "feature": {"dtype": "uint8", "shape": [9, 8, 1], "low": None, "high": None, "classes": [], "of": ""},
         "precision": "float32",
     }  # fmt: skip
 
