@@ -158,7 +158,7 @@ def test_a_schedule_does_not_debug(
 
 
 def test_stages_that_run_again_are_named_one_by_one_or_from_one_on(tmp_path: Path) -> None:
-    def again(**given: str) -> set[str]:
+    def again(**given: Any) -> set[str]:
         return set(check("mnist", store=tmp_path, **given).again)
 
     assert again() == set()
