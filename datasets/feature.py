@@ -55,6 +55,11 @@ class Feature:
         return self.shape == (None,)
 
     @property
+    def is_number(self) -> bool:
+        """Whether each example has one real number: a label to be estimated instead of classified."""
+        return not self.shape and not self.classes and np.dtype(self.dtype).kind == "f"
+
+    @property
     def bounds(self) -> tuple[float | None, float | None]:
         """Least and greatest value allowed; None where there is no limit."""
         return (0, len(self.classes) - 1) if self.classes else (self.low, self.high)

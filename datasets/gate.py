@@ -9,7 +9,9 @@ from datasets.checks import check_float, check_int
 from datasets.errors import ParameterError, UnknownNameError
 
 METRICS = ("accuracy", "loss", "top_2", "top_3", "top_5", "roc_auc", "pr_auc", "ece")
-LOWER_IS_BETTER = frozenset({"loss", "ece"})
+NUMBER_METRICS = ("rmse", "mae", "r2", "loss")
+"""Of a label that is a number; the loss is the mean squared error then."""
+LOWER_IS_BETTER = frozenset({"loss", "ece", "rmse", "mae"})
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,14 @@ class Gate:
     Without a champion the limits alone decide. All figures are those of the test split.
 
     Attributes:
-        metric: What "better" means: one of `METRICS`.
+        metric: What "better" means: one of `METRICS`; of a number one of `NUMBER_METRICS`, rmse without a gate.
         level: How sure it must be. Accuracy: largest p of the exact one-sided McNemar test. Every other metric: the
             interval of the difference that a paired bootstrap covers with 1 - level lies on the better side.
         minimum: Least value of a metric, such as {"accuracy": 0.97}.
         maximum: Greatest value of a metric, such as {"loss": 0.2}.
         max_class_drop: How far the recall of a class may fall below the champion's, 0.05 for five points.
-        max_slice_drop: The same for the accuracy in a slice.
+        max_slice_drop: The same for the accuracy in a slice; of a number how far its rmse may rise, as a share of the
+            champion's.
         max_latency_ms: Greatest median time of a prediction of one example, in milliseconds, on the machine that
             decides.
         max_bytes: Greatest size of the weights' file.
@@ -60,17 +63,22 @@ class Gate:
         """States that a dataset has what the gate asks for.
 
         Args:
-            classes: Of the label.
+            classes: Of the label; 0 for a number.
             slices: Columns by which the test split is sliced.
 
         Raises:
             UnknownNameError: A metric that such a label doesn't have.
-            ParameterError: A limit for slices that aren't there.
+            ParameterError: A limit for slices or classes that aren't there.
         """
         known = metrics_of(classes)
         for metric in (self.metric, *self.minimum, *self.maximum):
             if metric not in known:
                 raise UnknownNameError.among("metric of the gate", metric, known)
+        if self.max_class_drop is not None and not classes:
+            raise ParameterError(
+                "a number has no classes", parameter="max_class_drop", got=self.max_class_drop, expected="None",
+                cure="max_slice_drop, or maximum={...}",
+            )  # fmt: skip
         if self.max_slice_drop is not None and not slices:
             raise ParameterError(
                 "there are no slices to hold against each other", parameter="max_slice_drop", got=self.max_slice_drop,
@@ -79,5 +87,7 @@ class Gate:
 
 
 def metrics_of(classes: int) -> tuple[str, ...]:
-    """The metrics of a label with so many classes: top-k says something only below their number."""
+    """The metrics of a label with so many classes, 0 for a number: top-k says something only below their number."""
+    if not classes:
+        return NUMBER_METRICS
     return tuple(name for name in METRICS if not name.startswith("top_") or int(name[4:]) < classes)

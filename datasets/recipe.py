@@ -148,4 +148,17 @@ def _check_class_weights(weights: object) -> None:
             raise ParameterError("class_weights of 0 can leave a batch without a loss", parameter="class_weights")
 
 
+def check_for_number(recipe: Recipe) -> None:
+    """States that a recipe asks for nothing that only classes have.
+
+    Raises:
+        ParameterError: It has class_weights or label_smoothing.
+    """
+    for name, without in {"class_weights": None, "label_smoothing": 0.0}.items():
+        if (value := getattr(recipe, name)) != without:
+            raise ParameterError(
+                f"{name} is for classes, and the label is a number", parameter=name, got=value, expected=without
+            )
+
+
 RECIPE_FIELDS = tuple(f.name for f in fields(Recipe))

@@ -14,7 +14,7 @@ from datasets.errors import ParameterError, SchemaError
 from datasets.feature import Feature, in_batches
 from datasets.gate import Gate
 from datasets.nightly import Nightly, Predictions
-from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe
+from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe, check_for_number
 from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, looks_at_one_row, names_of
 from datasets.validation import Validation
 
@@ -102,7 +102,7 @@ class Dataset:
         read: From the folder of raw files to blocks.
         features: By name; the columns that `read` gives, no more and no fewer.
         inputs: Name of the feature that the model sees.
-        label: Name of the feature that it predicts.
+        label: Name of the feature that it predicts: one of its classes, or a number if it is a float without classes.
         splits: A rule by name, or one rule for all (see `datasets/splits.py`); "train" and "test" at least.
         recipe: How to train.
         by_file: Each raw file is converted by itself and once, and its shards are kept: for data that grows by files.
@@ -141,8 +141,7 @@ class Dataset:
             from datasets.transforms import check_transforms  # which is about datasets and features
 
             check_transforms(self)
-        if not self.features[self.label].classes and self.label not in self.transforms:
-            raise SchemaError("the label has no classes", field=self.label, cure="Feature(..., classes=(...))")
+        _check_label(self)
         weights, classes = self.recipe.class_weights, self.features[self.label].classes
         if isinstance(weights, tuple) and classes and len(weights) != len(classes):
             raise ParameterError(
@@ -152,7 +151,7 @@ class Dataset:
         _check_lengths(self)
         _check_splits(self.splits, self.features)
         _check_slices(self.slices, self.features)
-        if self.label not in self.transforms:  # else its classes aren't known yet
+        if self.label not in self.transforms or self.features[self.label].is_number:  # else classes aren't known yet
             self.gate.check(len(classes), self.slices)
         if self.by_file and not looks_at_one_row(self.splits):
             raise SchemaError(
@@ -163,6 +162,22 @@ class Dataset:
             raise SchemaError(
                 "drift of a feature that isn't declared", field=min(unknown), got=", ".join(self.features)
             )
+
+
+def _check_label(dataset: Dataset) -> None:
+    """A label has classes, or learns them from the train split, or is a number."""
+    label = dataset.features[dataset.label]
+    if label.classes or (dataset.label in dataset.transforms and not label.is_number):
+        return
+    if not label.is_number:
+        raise SchemaError(
+            "the label has no classes, and isn't a number either", field=dataset.label,
+            got=f"{label.dtype}{list(label.shape)}",
+            cure='Feature(..., classes=(...)); Feature("float32") for a number to estimate',
+        )  # fmt: skip
+    check_for_number(dataset.recipe)
+    if dataset.gate == Gate():  # nothing was asked for, and a number has no accuracy
+        object.__setattr__(dataset, "gate", Gate(metric="rmse"))
 
 
 def _check_slices(slices: tuple[str, ...], features: Mapping[str, Feature]) -> None:

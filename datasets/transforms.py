@@ -212,7 +212,10 @@ def check_transforms(dataset: Dataset) -> None:
                 raise ParameterError(
                     "this is no transform", field=name, got=repr(one), expected="such as Standardise()"
                 )
-            if isinstance(one, ClassIndex) != (name == dataset.label):
+            if name == dataset.label and dataset.features[name].is_number:
+                if chain_of(transform) != (Standardise(),):  # which can be undone, so that answers are in its unit
+                    raise SchemaError("a label that is a number can only be standardised", field=name, got=transform)
+            elif isinstance(one, ClassIndex) != (name == dataset.label):
                 raise SchemaError(
                     "ClassIndex is for the label, and nothing else is",
                     field=name,

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from datasets.errors import SchemaError
+from datasets.errors import ParameterError, SchemaError, UnknownNameError
+from datasets.gate import Gate
 from datasets.mnist import DATASET
-from datasets.schema import ByFraction, ByHash, ByTime, Feature, Rows
+from datasets.schema import ByFraction, ByHash, ByTime, Feature, Recipe, Rows
+from datasets.transforms import Impute, Standardise
 
 HALVES = {"train": 0.5, "test": 0.5}
 
@@ -54,3 +56,32 @@ def test_bounds_of_a_label_come_from_its_classes() -> None:
 def test_a_dataset_that_does_not_fit_together(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         replace(DATASET, **changes)
+
+
+NUMBER = {"features": {**DATASET.features, "label": Feature("float32")}, "recipe": Recipe(), "gate": Gate()}
+
+
+def test_a_label_that_is_a_number_is_gated_by_its_error() -> None:
+    made = replace(DATASET, **NUMBER)
+    assert made.gate == Gate(metric="rmse")
+    assert replace(made, gate=Gate(metric="r2", maximum={"mae": 3.0})).gate.metric == "r2"
+    assert DATASET.gate.metric == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"recipe": Recipe(class_weights="balanced")}, ParameterError, "class_weights is for classes"),
+        ({"recipe": Recipe(class_weights=(1.0, 2.0))}, ParameterError, "class_weights is for classes"),
+        ({"recipe": Recipe(label_smoothing=0.1)}, ParameterError, "label_smoothing is for classes"),
+        ({"gate": Gate(metric="rmse", max_class_drop=0.1)}, ParameterError, "a number has no classes"),
+        ({"gate": Gate(max_bytes=10)}, UnknownNameError, "metric of the gate"),  # it is still about accuracy
+        ({"features": {**DATASET.features, "label": Feature("float32", (2,))}}, SchemaError, "isn't a number"),
+        ({"features": {**DATASET.features, "label": Feature("int32")}}, SchemaError, "isn't a number"),
+        ({"transforms": {"label": (Standardise(), Standardise())}}, SchemaError, "only be standardised"),
+        ({"transforms": {"label": Impute(missing=-1.0)}}, SchemaError, "only be standardised"),
+    ],
+)
+def test_what_makes_no_sense_for_a_number_is_refused(changes: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        replace(DATASET, **{**NUMBER, **changes})
