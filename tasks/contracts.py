@@ -263,6 +263,34 @@ def example_cross_entropy(logits: jax.Array, labels: jax.Array, *, label_smoothi
     return -((1.0 - label_smoothing) * target + label_smoothing * log_p.mean(axis=1))
 
 
+def example_squared_error(outputs: jax.Array, numbers: jax.Array) -> jax.Array:
+    """Squared error of each example, float32 [batch], with shapes that can't broadcast.
+
+    Args:
+        outputs: float [batch, 1], of a model with one output.
+        numbers: float [batch], the truth.
+
+    Raises:
+        ContractError: A shape, or the kind of a dtype, is another: [batch] against [batch, 1] would be every pair.
+    """
+    where = "squared_error"
+    estimates = single_output(where, outputs)
+    array_contract(where, "numbers", numbers, estimates.shape)
+    _kind(where, "numbers", numbers, jnp.floating, "a float dtype")
+    return jnp.square(estimates - numbers.astype(jnp.float32))
+
+
+def single_output(where: str, outputs: jax.Array) -> jax.Array:
+    """What a model with one output says of each example: float [batch, 1] -> float32 [batch].
+
+    Raises:
+        ContractError: There are more outputs, or none.
+    """
+    array_contract(where, "outputs", outputs, (None, 1))
+    _kind(where, "outputs", outputs, jnp.floating, "a float dtype")
+    return outputs[:, 0].astype(jnp.float32)
+
+
 def _kind(where: str, field: str, x: jax.Array, kind: Any, expected: str) -> None:  # noqa: ANN401
     if not jnp.issubdtype(x.dtype, kind):
         raise ContractError(f"{where}: {field} has another dtype", field=field, got=x.dtype.name, expected=expected)

@@ -163,7 +163,7 @@ def _shards(store: Store, request: Request, records: Artifact, split: str) -> An
 def as_trained(request: Request, weights: Path) -> Request:
     """The request with the transforms that lie beside some weights, which may be others than today's.
 
-    Labels keep today's: classes are matched by name.
+    Labels keep today's classes, which are matched by name; a number is as the records have it.
 
     Raises:
         ArtifactDamaged: They can't be read.
@@ -172,7 +172,7 @@ def as_trained(request: Request, weights: Path) -> Request:
     own = read_fitted(weights)
     if own is None and request.fitted is None:
         return request
-    today = request.fitted or Fitted(request.dataset.features)
+    today = as_recorded(request).fitted or Fitted(request.dataset.features)
     label = request.dataset.label
     steps = [step for step in own.steps if step.name != label] if own is not None else []
     for name in {name for step in steps for name in step.takes or (step.name,)} & set(own.takes if own else ()):
@@ -182,6 +182,14 @@ def as_trained(request: Request, weights: Path) -> Request:
                 expected=layout(own.takes.get(name)),
             )  # fmt: skip
     return replace(request, fitted=Fitted(today.takes, (*steps, *(step for step in today.steps if step.name == label))))
+
+
+def as_recorded(request: Request) -> Request:
+    """The request with a label that is a number in the unit of the records: scaling it is the training's own matter."""
+    if request.fitted is None or request.dataset.features[request.dataset.label].classes:
+        return request
+    steps = tuple(step for step in request.fitted.steps if step.name != request.dataset.label)
+    return replace(request, fitted=Fitted(request.fitted.takes, steps))
 
 
 def layout(feature: Feature | None) -> str:

@@ -21,11 +21,12 @@ def latency_ms(store: Store, request: Request, records: Artifact, weights: Artif
         CheckpointMismatch: As `load_model`.
     """
     from tasks.predictor import Predictor
+    from tasks.target import target_of
     from tasks.weights import load_model
 
     model, card = load_model(store.path(weights))
     feature = request.dataset.features[card["inputs"]]
-    predictor = Predictor(model, card["inputs"], card["label"], feature, 1)
+    predictor = Predictor(model, card["inputs"], card["label"], feature, 1, target_of(card["classes"]))
     example = columns(store, request, records, "test").read(np.arange(1))
     times = []
     for _ in range(CALLS + 1):

@@ -13,9 +13,9 @@ from flax import nnx
 
 from datasets.errors import ContractError
 from datasets.schema import Dataset, Feature, Recipe
-from tasks.contracts import cross_entropy, example_cross_entropy
 from tasks.optimizers import build_optimizer
 from tasks.step import Batch, LossFn, Policy, TrainStep
+from tasks.target import target_of
 from tasks.weights import build_model
 
 
@@ -25,15 +25,17 @@ class Objective:
     Attributes:
         dataset: With the recipe.
         weights: float32 [classes], or None if all examples count the same.
+        target: What the label asks of the model.
         model: With its first weights.
         parameters: How many numbers are learned.
     """
 
     def __init__(self, dataset: Dataset, weights: np.ndarray | None = None) -> None:
         self.dataset, self.weights = dataset, weights
-        recipe = dataset.recipe
+        recipe, classes = dataset.recipe, dataset.features[dataset.label].classes
+        self.target = target_of(classes)
         self.model = build_model(
-            recipe.model, dataset.features[dataset.inputs], len(dataset.features[dataset.label].classes),
+            recipe.model, dataset.features[dataset.inputs], len(classes),
             dropout=recipe.dropout, seed=recipe.seed, precision=recipe.precision,
         )  # fmt: skip
         self.parameters = sum(x.size for x in jax.tree.leaves(nnx.state(self.model, nnx.Param)))
@@ -55,16 +57,13 @@ class Objective:
         )  # fmt: skip
 
     def loss(self, model: Any, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:  # noqa: ANN401
-        """Mean cross-entropy, weighted by class if the recipe says so, and accuracy, unweighted."""
-        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
-        mask = None if self.weights is None else jnp.asarray(self.weights)[labels]
-        loss = cross_entropy(logits, labels, label_smoothing=self.dataset.recipe.label_smoothing, mask=mask)
-        return loss, {"accuracy": (logits.argmax(axis=1) == labels).mean()}
+        """What is minimised, and a metric beside it; see `tasks/target.py`."""
+        outputs, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
+        return self.target.loss(outputs, labels, self.dataset.recipe, self.weights)
 
     def example_metrics(self, model: Any, batch: Batch) -> dict[str, jax.Array]:  # noqa: ANN401
-        """Loss (of the plain target, unweighted) and correctness of each example."""
-        logits, labels = model(batch[self.dataset.inputs]), batch[self.dataset.label]
-        return {"loss": example_cross_entropy(logits, labels), "accuracy": logits.argmax(axis=1) == labels}
+        """Loss (of the plain label, unweighted) and the metric beside it, of each example."""
+        return self.target.example_metrics(model(batch[self.dataset.inputs]), batch[self.dataset.label])
 
     def table(self) -> str:
         """The model's layers with shapes, parameters and FLOPs of the forward pass of one batch, as text."""

@@ -12,8 +12,11 @@ from flax import nnx
 
 from datasets.schema import Columns, Feature
 from tasks.budget import TraceBudget
-from tasks.contracts import device_dtype, example_cross_entropy
+from tasks.contracts import device_dtype
 from tasks.eval_step import pad_batch
+from tasks.target import OfClasses, Target
+
+CLASSES = OfClasses()
 
 
 @dataclass(frozen=True)
@@ -21,9 +24,9 @@ class Predictions:
     """What a model says of each example of a split, in the order of the examples.
 
     Attributes:
-        labels: int32 [N], the truth.
-        logits: float32 [N, classes].
-        losses: float32 [N], cross-entropy.
+        labels: int32 [N], the truth; float32 or float64 where it is a number.
+        logits: float32 [N, classes]; [N, 1] where it is a number, the estimate.
+        losses: float32 [N], cross-entropy; or squared error.
     """
 
     labels: np.ndarray
@@ -45,25 +48,29 @@ class Predictor:
         label: Name of the feature that it predicts.
         feature: Of `inputs`.
         batch_size: Rows of the compiled program; a shorter last batch is padded and masked.
+        target: What the label asks of the model.
 
     Attributes:
         budget: Its traces and compilations.
     """
 
-    def __init__(self, model: nnx.Module, inputs: str, label: str, feature: Feature, batch_size: int) -> None:
-        self.inputs, self.label, self.batch_size = inputs, label, batch_size
+    def __init__(
+        self, model: nnx.Module, inputs: str, label: str, feature: Feature, batch_size: int,
+        target: Target = CLASSES,
+    ) -> None:  # fmt: skip
+        self.inputs, self.label, self.batch_size, self.target = inputs, label, batch_size, target
         self.budget = TraceBudget("predict", 1)
         graph, state = nnx.split(model)
         self._state = nnx.as_pure(state)
 
         def forward(state: Any, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:  # noqa: ANN401
             logits = nnx.merge(graph, state)(x)
-            return logits, example_cross_entropy(logits, labels)
+            return logits, target.example_losses(logits, labels)
 
         shape = (batch_size, *feature.shape)
         self._compiled = self.budget.compile(
             forward, self._state, jax.ShapeDtypeStruct(shape, device_dtype(feature.dtype)),
-            jax.ShapeDtypeStruct((batch_size,), np.int32),
+            jax.ShapeDtypeStruct((batch_size,), target.labels),
         )  # fmt: skip
 
     def predict(self, size: int, read: Callable[[np.ndarray], Columns]) -> Predictions:
@@ -78,7 +85,8 @@ class Predictor:
             batch = read(np.arange(start, min(start + self.batch_size, size)))
             rows = len(batch[self.label])
             padded = pad_batch({name: batch[name] for name in (self.inputs, self.label)}, self.batch_size)
-            out = jax.device_get(self._compiled(self._state, padded[self.inputs], padded[self.label].astype(np.int32)))
+            truth = padded[self.label].astype(self.target.labels)
+            out = jax.device_get(self._compiled(self._state, padded[self.inputs], truth))
             labels.append(batch[self.label])
             logits.append(out[0][:rows])
             losses.append(out[1][:rows])

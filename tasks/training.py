@@ -203,7 +203,10 @@ class Training:
             context=context(self.job.request.name, self.recipe, self.total, self.objective.weights, self.records,
                             self.job.components, self.job.request.fitted),
         )  # fmt: skip
-        self.watch = watch = Watch(firewall, log, self.order, self.recipe, self.rates, self.wait, int(carry.skipped))
+        self.watch = watch = Watch(
+            firewall, log, self.order, self.recipe, self.rates, self.wait, int(carry.skipped),
+            (self.objective.target.beside,),
+        )  # fmt: skip
         began = saved_at = time.perf_counter()
         for at, batch, placed in () if self.stopping.over else self._batches(start):
             carry, metrics = self.stepped(carry, placed)

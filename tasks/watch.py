@@ -27,7 +27,7 @@ from tasks.silent import NoLog
 from tasks.step import Batch, Carry
 
 FETCH_EVERY = 25
-FETCHED = ("loss", "accuracy", "grad_norm", "applied")
+FETCHED = ("loss", "grad_norm", "applied")
 
 
 class Watch:
@@ -41,6 +41,7 @@ class Watch:
         rates: float32 [updates], the learning rate of each.
         wait: For batches, so far.
         skipped: Batches that were left out before.
+        beside: Metrics of the loss function that are logged too.
 
     Attributes:
         skipped: Batches that were left out so far.
@@ -49,11 +50,11 @@ class Watch:
 
     def __init__(
         self, firewall: Firewall, log: MetricLog | NoLog, order: Order, recipe: Recipe, rates: np.ndarray,
-        wait: InputWait, skipped: int,
+        wait: InputWait, skipped: int, beside: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._firewall, self._log, self._order, self._recipe, self._rates = firewall, log, order, recipe, rates
         self._wait, self._waited, self.skipped = wait, 0.0, skipped
-        self._fetching, self._left_out = Fetching(FETCHED, FETCH_EVERY), dict[int, Skip]()
+        self._fetching, self._left_out = Fetching((FETCHED[0], *beside, *FETCHED[1:]), FETCH_EVERY), dict[int, Skip]()
         self._began, self._first = time.perf_counter(), -1
         self.times: list[dict[str, Any]] = []
 

@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save
 from datasets.errors import CheckpointMismatch, GristmillError, ParameterError
 from datasets.schema import Dataset, Feature
 from tasks.durable import read_json, write_bytes, write_json
+from tasks.fitted import read_fitted
 
 WEIGHTS = "weights.safetensors"
 MODEL = "model.json"
@@ -31,6 +32,8 @@ def build_model(
     name: str, feature: Feature, classes: int, *, dropout: float, seed: int, precision: str = "float32"
 ) -> nnx.Module:
     """A fresh model of `tasks/models/<name>.py`; the seed decides its first weights and its dropout.
+
+    It has an output for each class, or one for a number, which has 0 classes.
 
     Raises:
         ParameterError: The model can't compute in `precision`: its `build` takes no `dtype`.
@@ -44,7 +47,7 @@ def build_model(
                 cure=f"let build() in tasks/models/{name}.py take dtype=, as those of mlp and cnn do",
             )  # fmt: skip
         options["dtype"] = jax.numpy.dtype(precision)
-    return build(feature, classes, dropout=dropout, rngs=nnx.Rngs(params=seed, dropout=seed + 1), **options)
+    return build(feature, classes or 1, dropout=dropout, rngs=nnx.Rngs(params=seed, dropout=seed + 1), **options)
 
 
 def save_weights(folder: Path, model: nnx.Module, dataset: Dataset) -> None:
@@ -62,9 +65,10 @@ def save_weights(folder: Path, model: nnx.Module, dataset: Dataset) -> None:
 
 
 def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
-    """The model in eval mode, and its `model.json`.
+    """The model in eval mode, and its `model.json`; a number that it estimates is in the unit of the records.
 
     Raises:
+        ArtifactDamaged: The transforms beside it can't be read.
         CheckpointMismatch: The arrays on disk aren't those of the model that today's code builds; each is named.
     """
     card = read_json(folder / MODEL)
@@ -90,8 +94,34 @@ def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
             cure="train again with today's code",
         )  # fmt: skip
     put(model, arrays)
+    unit = _unit(folder, card)
+    model = model if unit is None else InUnit(model, *unit)
     model.eval()
     return model, card
+
+
+class InUnit(nnx.Module):
+    """A model of a number that was trained on standardised labels: its output is put back into their unit.
+
+    Args:
+        model: With one output.
+        mean: Of the labels of the train split.
+        std: Their standard deviation.
+    """
+
+    def __init__(self, model: Any, mean: float, std: float) -> None:  # noqa: ANN401
+        self.model, self.mean, self.std = model, mean, std
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """What the model says, float32 [batch, 1]."""
+        return self.model(x) * self.std + self.mean
+
+
+def _unit(folder: Path, card: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Mean and standard deviation by which the labels were standardised; None if they were not."""
+    fitted = None if card["classes"] else read_fitted(folder)
+    steps = () if fitted is None else fitted.steps
+    return next(((s.values["mean"][0], s.values["std"][0]) for s in steps if s.name == card["label"]), None)
 
 
 def put(model: nnx.Module, arrays: Mapping[str, Any]) -> None:

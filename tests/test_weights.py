@@ -13,8 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from datasets.errors import CheckpointMismatch, ParameterError
 from datasets.schema import Dataset, Feature, Recipe
+from datasets.transforms import Standardise
 from tasks import weights as module
 from tasks.durable import read_json, write_json
+from tasks.fitted import Fitted, Step, write_fitted
 from tasks.weights import MODEL, WEIGHTS, build_model, load_model, save_weights
 
 
@@ -154,3 +156,18 @@ def test_a_model_that_knows_no_other_precision(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tasks.models.mlp.build", lambda feature, classes, *, dropout, rngs: None)
     with pytest.raises(ParameterError, match="computes in float32 only"):
         build_model("mlp", toy.dataset().features["image"], 3, dropout=0.0, seed=0, precision="bfloat16")
+
+
+def test_a_number_is_told_in_the_unit_of_its_records(tmp_path: Path) -> None:
+    columns = {"x": np.array([[1.0], [2.0], [3.0]], np.float32), "label": np.array([500.0, 700.0, 900.0], np.float32)}
+    features = {"x": Feature("float32", (1,)), "label": Feature("float32")}
+    known = toy.dataset(features=features, inputs="x", transforms={"label": Standardise()})
+    values = {"mean": [700.0], "scale": [0.01], "std": [100.0], "constant": []}
+    step = Step("label", Standardise(), values, features["label"])
+    model: Any = build_model("mlp", features["x"], 0, dropout=0.0, seed=0)
+    assert model(columns["x"]).shape == (3, 1)
+    save_weights(tmp_path, model, known)
+    plain: Any = load_model(tmp_path)[0]
+    write_fitted(tmp_path, Fitted(features, (step,)))
+    scaled: Any = load_model(tmp_path)[0]
+    np.testing.assert_allclose(scaled(columns["x"]), plain(columns["x"]) * 100 + 700, rtol=1e-6)
