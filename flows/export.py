@@ -1,4 +1,4 @@
-"""A promoted model as one file for any environment with JAX: raw features to logits and probabilities.
+"""A promoted model as one file for any environment with JAX: raw features to logits and probabilities, or a number.
 
 python -m flows.export fraud --out fraud.model
 """

@@ -31,13 +31,14 @@ def score_validation(job: Job, records: Artifact, weights: Artifact) -> Artifact
         NonFiniteError: The model gives NaN or an infinity for an example.
     """
     from tasks.compiled import use_compilation_cache
-    from tasks.scoring import measures
+    from tasks.judge import measures_of
 
     use_compilation_cache(job.store.root / "compiled")
     dataset = job.request.dataset
     split, metric = validation_split(dataset) or "", dataset.gate.metric
     found, traces = predict_split(job.store, job.request, records, weights, split)
-    measure = measures(found.labels, found.logits, found.losses, {metric}).get(metric)
+    measures = measures_of(dataset.features[dataset.label].classes)
+    measure = measures(found.labels, found.logits, found.losses, only={metric}).get(metric)
     once = np.ones((1, len(found.labels)), np.float32)  # every example, once
     value = float("nan") if measure is None else float(measure(once)[0])
     job.notes.update(traces=traces)

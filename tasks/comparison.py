@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets.errors import ParameterError
+from datasets.gate import METRICS as METRICS_OF_CLASSES
+from datasets.gate import NUMBER_METRICS
 from tasks.artifact import Store
 from tasks.curves import overlaid
 from tasks.decision import shown
@@ -22,7 +24,7 @@ from tasks.request import store_root
 from tasks.run_page import HISTORY
 from tasks.run_record import artifact, find_run
 
-MEASURED = ("accuracy", "loss", "top_2", "top_3", "top_5", "roc_auc", "pr_auc", "ece")
+MEASURED = tuple(dict.fromkeys((*METRICS_OF_CLASSES, *NUMBER_METRICS)))
 SUFFIXES = (".html", ".png")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tasks.plots import png
+from tasks.plots import BESIDE, beside, png
 
 COLOURS = ("#27548a", "#c2571a", "#3a7d44", "#8a4f9e", "#b8860b", "#4c8c9a", "#a33b4a", "#6b6b6b")
 
@@ -63,19 +63,21 @@ def speed(times: Rows) -> bytes:
 
 
 def overlaid(runs: Mapping[str, Rows]) -> bytes:
-    """Train loss (running mean), test loss and test accuracy of several runs, as PNG.
+    """Train loss (running mean), test loss and what is evaluated beside it of several runs, as PNG.
 
     Args:
         runs: Rows of the metric log by the name of the run.
     """
     figure = Figure(figsize=(11, 3.8), layout="constrained")
-    train, loss, accuracy = figure.subplots(1, 3)
+    train, loss, second = figure.subplots(1, 3)
+    names = dict.fromkeys(beside(history) for history in runs.values())
     for at, history in enumerate(runs.values()):
         colour = COLOURS[at % len(COLOURS)]
         train.plot(*smooth(*series(history, "loss")), color=colour)
         loss.plot(*series(history, "test_loss"), "o-", markersize=3, color=colour)
-        accuracy.plot(*series(history, "test_accuracy"), "o-", markersize=3, color=colour)
-    for axes, title in ((train, "train loss, running mean"), (loss, "test loss"), (accuracy, "test accuracy")):
+        second.plot(*series(history, f"test_{beside(history)}"), "o-", markersize=3, color=colour)
+    shown = " or ".join(f"test {BESIDE[name][0]}" for name in names)
+    for axes, title in ((train, "train loss, running mean"), (loss, "test loss"), (second, shown)):
         axes.set(xlabel="step")
         axes.set_title(title, fontsize=10)
     for axes in (train, loss):

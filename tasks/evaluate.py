@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 METRICS = "metrics.json"
 PREDICTIONS = "predictions.npz"
 LOSS_CURVE = "loss_curve.png"
-CONFUSION = "confusion_matrix.png"
+CONFUSION, PREDICTED_TRUE = "confusion_matrix.png", "predicted_true.png"  # of classes, of numbers
 MISTAKES, MISTAKES_PICTURE, MISTAKES_PAGE = "mistakes.json", "mistakes.png", "mistakes.md"
 BATCH_SIZE = 256
 
@@ -40,8 +40,8 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     """
     from tasks import plots
     from tasks.compiled import use_compilation_cache
+    from tasks.judge import drawn, part_of, score_of
     from tasks.metric_log import read_metrics
-    from tasks.scoring import score
     from tasks.slices import score_slices, slice_columns
     from tasks.training import METRICS as HISTORY
 
@@ -50,9 +50,9 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     classes = dataset.features[dataset.label].classes
     answers, traces = predict_split(job.store, job.request, records, weights, "test")
     figures = (answers.labels, answers.logits, answers.losses)
-    metrics = score(*figures, classes)
+    metrics = score_of(classes)(*figures)
     sliced = read_columns(job.store, job.request, records, "test", dataset.slices)
-    metrics["slices"] = score_slices(slice_columns(dataset, sliced), *figures)
+    metrics["slices"] = score_slices(slice_columns(dataset, sliced), *figures, part_of(classes))
     job.notes.update(traces=traces)
 
     def fill(draft: Draft) -> None:
@@ -60,7 +60,8 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
         write_bytes(draft.folder / PREDICTIONS, _npz(logits=answers.logits, losses=answers.losses))
         history = read_metrics(job.store.path(weights) / HISTORY)
         write_bytes(draft.folder / LOSS_CURVE, plots.loss_curve(history))
-        write_bytes(draft.folder / CONFUSION, plots.confusion_matrix(np.array(metrics["confusion"]), classes))
+        said = CONFUSION if classes else PREDICTED_TRUE
+        write_bytes(draft.folder / said, drawn(classes, metrics, answers.labels, answers.logits))
         _write_mistakes(draft.folder, job, records, figures)
         draft.facts = {
             "records": records.digest,
@@ -74,13 +75,13 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
 
 def _write_mistakes(folder: Path, job: Job, records: Artifact, figures: tuple[np.ndarray, ...]) -> None:
     """The worst mistakes as JSON, and as a grid of pictures or, if the inputs are none, as a table."""
-    from tasks.mistakes import captions, is_picture, mistakes, page
+    from tasks.judge import mistakes_of
+    from tasks.mistakes import captions, is_picture, page
     from tasks.plots import pictures
 
     dataset = job.request.dataset
     origin = read_json(job.store.path(records) / ORIGIN)["test"]
-    labels, logits, losses = figures
-    rows = mistakes(labels, logits, losses, dataset.features[dataset.label].classes, origin)
+    rows = mistakes_of(dataset.features[dataset.label].classes)(*figures, origin)
     write_json(folder / MISTAKES, rows)
     ids = np.array([row["example"] for row in rows], np.int64)
     shown = columns(job.store, job.request, records, "test").read(ids) if rows else {}
@@ -101,6 +102,13 @@ def read_columns(
     return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 
+def said_against_truth(folder: Path) -> tuple[str, Path]:
+    """The plot of an evaluation that shows what was said against what is true: its title, and where it is."""
+    if (numbers := folder / PREDICTED_TRUE).is_file():
+        return "Predicted against true", numbers
+    return "Confusion matrix", folder / CONFUSION
+
+
 def predict_split(
     store: Store, request: Request, records: Artifact, weights: Artifact, split: str
 ) -> tuple[Predictions, dict[str, Any]]:
@@ -114,19 +122,22 @@ def predict_split(
         CheckpointMismatch: As `load_model`, or the weights are of other classes.
     """
     from tasks.predictor import Predictor
+    from tasks.target import target_of
     from tasks.weights import load_model
 
     dataset, request = request.dataset, as_trained(request, store.path(weights))
     model, card = load_model(store.path(weights))
     place = places(card["classes"], dataset.features[card["label"]].classes)
     source = columns(store, request, records, split)
-    predictor = Predictor(model, card["inputs"], card["label"], source.features[card["inputs"]], BATCH_SIZE)
+    predictor = Predictor(
+        model, card["inputs"], card["label"], source.features[card["inputs"]], BATCH_SIZE, target_of(card["classes"])
+    )
     with bar("evaluate", len(source), "examples") as progress:
 
         def read(ids: np.ndarray) -> dict[str, np.ndarray]:
             progress.advance(len(ids))
             batch = source.read(ids)
-            return {**batch, card["label"]: place[batch[card["label"]]].astype(batch[card["label"]].dtype)}
+            return {**batch, card["label"]: places_of(place, batch[card["label"]])}
 
         predictions = predictor.predict(len(source), read)
     # Finite logits that are far enough apart still have an infinite loss.
@@ -138,8 +149,15 @@ def predict_split(
             record=int(bad[0]),
             count=f"{bad.size} examples",
         )
-    labels = np.argsort(place)[predictions.labels].astype(predictions.labels.dtype)
-    return replace(predictions, labels=labels, logits=predictions.logits[:, place]), predictor.budget.report()
+    if len(place):
+        labels = places_of(np.argsort(place), predictions.labels)
+        predictions = replace(predictions, labels=labels, logits=predictions.logits[:, place])
+    return predictions, predictor.budget.report()
+
+
+def places_of(place: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Labels with each class at its place; a number, which has no classes, is what it is."""
+    return place[labels].astype(labels.dtype) if len(place) else labels
 
 
 def places(stored: Sequence[str], today: Sequence[str]) -> np.ndarray:
@@ -150,7 +168,7 @@ def places(stored: Sequence[str], today: Sequence[str]) -> np.ndarray:
     """
     if sorted(stored) != sorted(today):
         raise CheckpointMismatch("the weights are of other classes", got=list(stored), expected=list(today))
-    return np.array([list(stored).index(name) for name in today])
+    return np.array([list(stored).index(name) for name in today], np.int64)
 
 
 def _npz(**arrays: np.ndarray) -> bytes:

@@ -1,4 +1,4 @@
-"""A model as one file for any environment with JAX: from raw features to logits and probabilities, no code of ours.
+"""A model as one file for any environment with JAX: from raw features to answers, no code of ours.
 
 The file is a zip archive, so Python's own library opens it and checks its CRCs:
 
@@ -16,7 +16,8 @@ Reading it takes these lines:
         about, program = json.loads(file.read("about.json")), bytearray(file.read("program.bin"))
     answers = jax.export.deserialize(program).call({"inputs": np.zeros((3, 12), np.float32)})
 
-`answers` has "logits" and "probabilities", float32 [rows, classes]. Text goes in as its UTF-8 bytes, padded with zeros.
+`answers` has "logits" and "probabilities", float32 [rows, classes]; or "prediction", float32 [rows], where the label is
+a number. Text goes in as its UTF-8 bytes, padded with zeros.
 JAX promises to read such programs for at least half a year (https://docs.jax.dev/en/latest/export/export.html).
 """
 
@@ -65,7 +66,8 @@ def export_model(
 
     Returns:
         out, version, bytes, load_s (from the file to a callable), first_call_s (compiling it for 256 rows), difference
-        (the greatest, of logits on 256 random rows, to the program that evaluates; 0 where both run the same kernels).
+        (the greatest, of logits or numbers on 256 random rows, to the program that evaluates; 0 where both run the same
+        kernels).
 
     Raises:
         UnknownNameError: No such dataset or version.
@@ -83,22 +85,23 @@ def export_model(
 
 
 def program(trained: Trained) -> bytes:
-    """The serialised function from raw features, [batch, *shape] each by name, to logits and probabilities."""
+    """The serialised function from raw features, [batch, *shape] each by name, to `Target.answers`."""
     import jax
     import jax.export
     import jax.numpy as jnp
     from flax import nnx
 
     from tasks.contracts import device_dtype
+    from tasks.target import target_of
 
+    target = target_of(trained.classes)
     graph, state = nnx.split(trained.model)
     weights, to_inputs, inputs = nnx.as_pure(state), trained.to_inputs, trained.card["inputs"]
 
     def answer(columns: dict[str, jax.Array]) -> dict[str, jax.Array]:
         # What evaluation gets as arguments is behind a barrier here, or XLA would choose other kernels for constants
         x, state = jax.lax.optimization_barrier((to_inputs.apply(columns, jnp)[inputs], weights))
-        logits = nnx.merge(graph, state)(x)
-        return {"logits": logits, "probabilities": jax.nn.softmax(logits)}
+        return target.answers(nnx.merge(graph, state)(x))
 
     (batch,) = jax.export.symbolic_shape("batch")
     columns = {
@@ -110,6 +113,9 @@ def program(trained: Trained) -> bytes:
 
 def about(trained: Trained) -> dict[str, Any]:
     """What the file says of itself."""
+    gives = {name: ["rows", len(trained.classes)] for name in ("logits", "probabilities")}
+    if not trained.classes:
+        gives = {"prediction": ["rows"]}
     libraries = ("jax", "jaxlib", "flax", BUNDLED)
     return {
         "format": FORMAT, "dataset": trained.artifact.dataset, "version": trained.version,
@@ -117,7 +123,7 @@ def about(trained: Trained) -> dict[str, Any]:
         "artifact": trained.artifact.digest, "platforms": list(PLATFORMS),
         "takes": {name: {key: asdict(feature)[key] for key in ("dtype", "shape", "low", "high")}
                   for name, feature in trained.takes.items()},
-        "gives": {name: ["rows", len(trained.classes)] for name in ("logits", "probabilities")},
+        "gives": gives,
         "libraries": {name: importlib.metadata.version(name) for name in libraries},
     }  # fmt: skip
 
@@ -140,7 +146,7 @@ def _bundled() -> dict[str, bytes]:
 
 
 def tried(path: Path, trained: Trained) -> dict[str, Any]:
-    """Size, times, and how far the file's logits are from those of the program that evaluates."""
+    """Size, times, and how far the file's logits, or numbers, are from those of the program that evaluates."""
     import jax
     import jax.export
 
@@ -159,7 +165,7 @@ def tried(path: Path, trained: Trained) -> dict[str, Any]:
     called = time.perf_counter()
     return {
         "bytes": path.stat().st_size, "load_s": loaded - began, "first_call_s": called - loaded,
-        "difference": float(np.abs(np.asarray(answers["logits"]) - expected).max()),
+        "difference": float(np.abs(np.asarray(next(iter(answers.values()))).reshape(expected.shape) - expected).max()),
     }  # fmt: skip
 
 
@@ -176,6 +182,6 @@ def show(report: dict[str, Any], console: Console) -> None:
     """Prints a report for people."""
     console.print(
         f"{report['dataset']} {report['version']}: {report['bytes'] / 1e6:.2f} MB, loaded in {report['load_s']:.3f} s, "
-        f"first answer after {report['first_call_s']:.2f} s, logits differ by {report['difference']:.2g} at most"
+        f"first answer after {report['first_call_s']:.2f} s, answers differ by {report['difference']:.2g} at most"
     )
     console.print(f"  {report['out']}", soft_wrap=True)

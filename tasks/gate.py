@@ -10,7 +10,8 @@ import numpy as np
 from datasets.gate import LOWER_IS_BETTER, Gate
 from datasets.schema import Dataset
 from tasks.intervals import draws_for, interval, resampled
-from tasks.scoring import SEED, mcnemar, measures
+from tasks.judge import Fall, Measures, fall_of
+from tasks.scoring import SEED, fewer_right, mcnemar, measures
 
 if TYPE_CHECKING:
     from tasks.predictor import Predictions
@@ -51,33 +52,32 @@ def drops(
         champion: Its answers to the same examples.
         slices: By column and name, which examples are in it.
     """
-    gate, found = dataset.gate, []
+    gate, classes, found = dataset.gate, dataset.features[dataset.label].classes, []
     if gate.max_class_drop is not None:
-        names = dataset.features[dataset.label].classes
-        rows = {f"fall of the recall of class {name}": candidate.labels == i for i, name in enumerate(names)}
-        found += _too_far(gate.max_class_drop, rows, candidate, champion)
+        rows = {f"fall of the recall of class {name}": candidate.labels == i for i, name in enumerate(classes)}
+        found += _too_far(gate.max_class_drop, rows, candidate, champion, fewer_right)
     if gate.max_slice_drop is not None:
         rows = {f"fall in {c} {name}": part for c, parts in slices.items() for name, part in parts.items()}
-        found += _too_far(gate.max_slice_drop, rows, candidate, champion)
+        found += _too_far(gate.max_slice_drop, rows, candidate, champion, fall_of(classes))
     return found
 
 
 def _too_far(
-    limit: float, parts: Mapping[str, np.ndarray], candidate: Predictions, champion: Predictions
+    limit: float, parts: Mapping[str, np.ndarray], candidate: Predictions, champion: Predictions, fall: Fall
 ) -> list[Check]:  # fmt: skip
     def checked() -> Iterator[Check]:
         for what, rows in parts.items():
             if size := int(rows.sum()):
-                now, before = (int((m.predicted == m.labels)[rows].sum()) for m in (candidate, champion))
-                # From whole numbers, so that a fall of exactly the limit passes.
-                yield {**_most(what, limit, round((before - now) / size, 12)),
-                       "candidate_correct": now, "champion_correct": before, "examples": size}  # fmt: skip
+                found = fall(candidate, champion, rows)
+                yield {**_most(what, limit, found.pop("got")), **found, "examples": size}
 
-    falls = sorted(checked(), key=lambda check: -check["got"])
+    falls = sorted(checked(), key=lambda check: -np.inf if check["got"] is None else -check["got"])
     return [check for check in falls if not check["passed"]] or falls[:1]
 
 
-def versus(gate: Gate, candidate: Predictions, champion: Predictions) -> dict[str, Any]:
+def versus(
+    gate: Gate, candidate: Predictions, champion: Predictions, measured: Measures = measures
+) -> dict[str, Any]:  # fmt: skip
     """Whether a candidate is better beyond chance, by the gate's metric on the same examples.
 
     Accuracy: the exact one-sided McNemar test, p at most the level. Another metric: both models are measured on the
@@ -102,7 +102,7 @@ def versus(gate: Gate, candidate: Predictions, champion: Predictions) -> dict[st
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
     figures, drawn, number = [], [], draws_for(len(candidate.labels), candidate.logits.shape[1])
     for each in (candidate, champion):
-        some = measures(each.labels, each.logits, each.losses, only={metric})
+        some = measured(each.labels, each.logits, each.losses, only={metric})
         one = np.ones((1, len(each.labels)), np.float32)
         figures.append(float(some[metric](one)[0]) if some else None)
         drawn.append(resampled(some, len(each.labels), number, SEED).get(metric, np.full(number, np.nan)))

@@ -14,6 +14,7 @@ from datasets.errors import ParameterError, StoreError, UnknownNameError
 from tasks.artifact import Store
 from tasks.durable import read_json, write_json
 from tasks.forcing import SHOWN, force, refused
+from tasks.headline import headline
 from tasks.registry import CHAMPION, KIND, PREVIOUS, Registry
 from tasks.request import store_root
 
@@ -110,7 +111,8 @@ def listing(registry: Registry) -> dict[str, Any]:
         metrics = read_json(registry.store.path(model) / "metrics.json")
         created = registry.store.manifest(model)["provenance"]["created"]
         rows.append({
-            **row, "damaged": False, "created": created, "accuracy": metrics["accuracy"], "loss": metrics["loss"],
+            **row, "damaged": False, "created": created,
+            **{name: metrics[name] for name in ("accuracy", "rmse", "loss") if name in metrics},
         })  # fmt: skip
     history = registry.folder / HISTORY
     return {
@@ -128,10 +130,11 @@ def listing(registry: Registry) -> dict[str, Any]:
 
 def show(report: dict[str, Any], console: Console) -> None:
     """Prints the versions as a table."""
-    table = Table("version", "made", "test accuracy", "test loss", "names", title=f"models of {report['dataset']}")
+    what = "test error" if any("rmse" in row for row in report["versions"]) else "test accuracy"
+    table = Table("version", "made", what, "test loss", "names", title=f"models of {report['dataset']}")
     for row in report["versions"]:
         mark = ", ".join([*row["names"], *(["damaged"] if row["damaged"] else [])])
-        figures = ("", "", "") if row["damaged"] else (row["created"], f"{row['accuracy']:.2%}", f"{row['loss']:.4f}")
+        figures = ("", "", "") if row["damaged"] else (row["created"], headline(row), f"{row['loss']:.4f}")
         table.add_row(row["version"], *figures, mark)
     console.print(table)
     for row in report["refused"]:

@@ -58,7 +58,8 @@ def is_picture(feature: Feature) -> bool:
 def captions(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What stands above each picture."""
     return [
-        f"{row['truth']}, said {row['predicted']} ({row['confidence']:.1%})\n{_short(row['file'])} row {row['row']}"
+        f"{_said(row['truth'])}, said {_said(row['predicted'])} ({_how_wrong(row)})\n"
+        f"{_short(row['file'])} row {row['row']}"
         for row in rows
     ]
 
@@ -67,7 +68,7 @@ def page(rows: Sequence[dict[str, Any]], columns: Columns, inputs: str, label: s
     """The mistakes as a Markdown table, with the first numbers of the input and the columns of one number.
 
     Args:
-        rows: Of `mistakes`.
+        rows: Of `mistakes`, here or in `regression.py`.
         columns: Of these examples.
         inputs: Name of the column that the model sees.
         label: Name of the label.
@@ -75,16 +76,26 @@ def page(rows: Sequence[dict[str, Any]], columns: Columns, inputs: str, label: s
     if not rows:
         return "The model makes no mistake on the test split.\n"
     others = [name for name, column in columns.items() if column.ndim == 1 and name not in (inputs, label)]
-    head = ["raw file", "row", "truth", "predicted", "confidence", "loss", *others, f"{inputs}, the first numbers"]
+    how = "confidence" if "confidence" in rows[0] else "error"
+    head = ["raw file", "row", "truth", "predicted", how, "loss", *others, f"{inputs}, the first numbers"]
     lines = []
     for i, row in enumerate(rows):
         numbers = columns[inputs][i].reshape(-1)[:SHOWN].tolist()
         lines.append([
-            row["file"], str(row["row"]), str(row["truth"]), str(row["predicted"]), f"{row['confidence']:.1%}",
+            row["file"], str(row["row"]), _said(row["truth"]), _said(row["predicted"]), _how_wrong(row),
             f"{row['loss']:.4f}", *(str(columns[name][i].item()) for name in others),
             " ".join(f"{number:.4g}" for number in numbers),
         ])  # fmt: skip
     return f"{table(head, lines)}\n"
+
+
+def _said(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _how_wrong(row: dict[str, Any]) -> str:
+    """How sure the model was of the wrong class, or how far off its number is."""
+    return f"{row['confidence']:.1%}" if "confidence" in row else f"{row['error']:+.4g}"
 
 
 def _short(name: str, most: int = 28) -> str:

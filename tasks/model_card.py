@@ -15,7 +15,7 @@ from tasks.canonical import canonical, plain
 from tasks.decision import page, shown, write_decision
 from tasks.document import Document
 from tasks.durable import read_json
-from tasks.evaluate import CONFUSION, METRICS, MISTAKES_PICTURE
+from tasks.evaluate import METRICS, MISTAKES_PICTURE, said_against_truth
 from tasks.registry import made
 from tasks.scoring import SEED
 
@@ -47,8 +47,9 @@ def version_files(
     notes = (getattr(sys.modules.get(f"datasets.{name}"), "__doc__", None) or "").strip()
     _about(card, dataset, notes, lineage)
     write_metrics(card, metrics, len(dataset.features[dataset.label].classes))
-    for about, file in (("Confusion matrix", CONFUSION), ("The worst mistakes", MISTAKES_PICTURE)):
-        if (path := store.path(evaluation) / file).is_file():
+    folder = store.path(evaluation)
+    for about, path in (said_against_truth(folder), ("The worst mistakes", folder / MISTAKES_PICTURE)):
+        if path.is_file():
             card.picture(about, path.read_bytes())
     card.heading("Decision")
     write_decision(card, {**decision, "version": version})
@@ -126,9 +127,11 @@ def write_metrics(card: Document, metrics: dict[str, Any], classes: int) -> None
             for name, row in list(metrics["classes"].items())[:MOST_ROWS]
         ])  # fmt: skip
     for column, parts in metrics.get("slices", {}).items():
-        card.table([f"slice by {column}", "examples", "accuracy", "interval", "loss", "interval"], [
-            [name, f"{row['examples']:,}", shown(row["accuracy"]), _ends(row["intervals"]["accuracy"]),
-             shown(row["loss"]), _ends(row["intervals"]["loss"])]
+        measured = sorted({name for row in parts.values() for name in row["intervals"]})
+        head = [each for name in measured for each in (name, "interval")]
+        card.table([f"slice by {column}", "examples", *head], [
+            [name, f"{row['examples']:,}",
+             *(cell for each in measured for cell in (shown(row[each]), _ends(row["intervals"][each])))]
             for name, row in parts.items()
         ])  # fmt: skip
 

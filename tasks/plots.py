@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+MOST_DOTS = 5000
+BESIDE = {"accuracy": ("accuracy", "cross-entropy"), "mae": ("mean absolute error", "mean squared error")}
+"""What is evaluated beside the loss: its name, and that of the loss."""
+
+
+def beside(history: Sequence[Mapping[str, Any]]) -> str:
+    """Which of BESIDE a metric log has; the first if it has no evaluation."""
+    return next((name for name in BESIDE if any(f"test_{name}" in row for row in history)), next(iter(BESIDE)))
+
 
 def loss_curve(history: Sequence[dict[str, Any]]) -> bytes:
-    """Loss of every train step with its running mean, and test loss and accuracy after each epoch.
+    """Loss of every train step with its running mean, and test loss and what is beside it after each epoch.
 
     Args:
         history: Rows of the metric log.
@@ -28,13 +37,15 @@ def loss_curve(history: Sequence[dict[str, Any]]) -> bytes:
         x[width - 1 :], np.convolve(loss, np.ones(width) / width, "valid"), color="#27548a", label=f"mean of {width}"
     )
     axes.plot([r["step"] for r in tests], [r["test_loss"] for r in tests], "o-", color="#c2571a", label="test loss")
-    axes.set(xlabel="step", ylabel="cross-entropy", yscale="log")
+    second = beside(history)
+    name, loss_name = BESIDE[second]
+    axes.set(xlabel="step", ylabel=loss_name, yscale="log")
     axes.grid(alpha=0.3)
     right = axes.twinx()
     right.plot(
-        [r["step"] for r in tests], [r["test_accuracy"] for r in tests], "s--", color="#3a7d44", label="test accuracy"
+        [r["step"] for r in tests], [r[f"test_{second}"] for r in tests], "s--", color="#3a7d44", label=f"test {name}"
     )
-    right.set_ylabel("accuracy")
+    right.set_ylabel(name)
     handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     axes.legend(handles=handles, loc="upper right", fontsize=8)
     return png(figure)
@@ -67,6 +78,25 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> bytes:
                 fontsize=7,
                 color="white" if share[i, j] > 0.5 else "black",
             )
+    return png(figure)
+
+
+def predicted_true(truth: np.ndarray, predicted: np.ndarray) -> bytes:
+    """What was predicted against what is true, with the line where both are equal.
+
+    Args:
+        truth: float [N].
+        predicted: float [N]; of more than MOST_DOTS examples every k-th is shown.
+    """
+    some = slice(None, None, max(1, -(-len(truth) // MOST_DOTS)))
+    figure = Figure(figsize=(5.2, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(truth[some], predicted[some], ".", color="#27548a", alpha=0.4, markersize=4)
+    ends = [float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))]
+    axes.plot(ends, ends, color="#c2571a", linewidth=1, label="equal")
+    axes.set(xlabel="truth", ylabel="predicted")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
     return png(figure)
 
 

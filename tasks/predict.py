@@ -42,8 +42,9 @@ def predict_raw(
 ) -> dict[str, Any]:  # fmt: skip
     """Writes a Parquet file with a row for each sound raw row, and gives a report as JSON.
 
-    Columns: file and row (the raw row's place), prediction (name of the class), p_<class> float32 for each class, and
-    model_version. Rows that the dataset's policy sets aside are in `<out>.quarantine.jsonl`, with reasons.
+    Columns: file and row (the raw row's place), prediction (name of the class, or the number, float32), p_<class>
+    float32 for each class if there are any, and model_version. Rows that the dataset's policy sets aside are in
+    `<out>.quarantine.jsonl`, with reasons.
 
     Args:
         dataset: Name of a file under `datasets/`.
@@ -185,10 +186,11 @@ def _write_all(parts: Parts, rows: RawRows, trained: Trained, size: int, progres
         if bad.size:
             at = int(bad[0])
             raise NonFiniteError(
-                "the model gives a logit that isn't finite", file=files[codes[at]], row=int(places[at]),
+                "the model gives a logit or a number that isn't finite", file=files[codes[at]], row=int(places[at]),
                 count=f"{bad.size} rows of {len(x)}",
             )  # fmt: skip
-        parts.write(table_of(files, codes, places, probabilities, trained.classes, about))
+        said = probabilities if trained.classes else logits[:, 0]
+        parts.write(table_of(files, codes, places, said, trained.classes, about))
 
 
 def show(report: dict[str, Any], console: Console) -> None:

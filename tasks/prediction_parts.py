@@ -107,17 +107,17 @@ def table_of(
         files: Names of raw files.
         codes: int32 [N], the raw file of each row.
         rows: int64 [N], its row in that file, counted from 0.
-        probabilities: float32 [N, classes].
-        classes: Their names; the prediction is the most probable one, the first at a tie.
+        probabilities: float32 [N, classes]; float32 [N] if it is a number that is predicted.
+        classes: Their names; the prediction is the most probable one, the first at a tie. None for a number.
         about: Has "version"; kept in the file's metadata under the key "gristmill".
     """
 
     def named(indices: np.ndarray, names: list[str]) -> pa.Array:
         return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), pa.array(names, pa.string()))
 
-    best = probabilities.argmax(axis=1)
+    said = named(probabilities.argmax(axis=1), list(classes)) if classes else pa.array(probabilities)
     columns = {
-        FILE: named(codes, files), ROW: pa.array(rows, pa.int64()), PREDICTION: named(best, list(classes)),
+        FILE: named(codes, files), ROW: pa.array(rows, pa.int64()), PREDICTION: said,
         **{column_of(name): pa.array(probabilities[:, i]) for i, name in enumerate(classes)},
         VERSION: named(np.zeros(len(rows), np.int32), [about["version"]]),
     }  # fmt: skip

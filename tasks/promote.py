@@ -18,6 +18,7 @@ from datasets.schema import Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_bytes, write_json
 from tasks.evaluate import METRICS, PREDICTIONS, predict_split, read_columns
+from tasks.feed import as_recorded
 from tasks.fitted import TRANSFORMS
 from tasks.registry import Champion, Registry
 from tasks.stage import Job, Run, Stage
@@ -114,6 +115,7 @@ def decide(
 def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champion) -> dict[str, Any]:
     """Candidate against champion on the examples of these records' test split."""
     from tasks.gate import drops, verdict, versus
+    from tasks.judge import measures_of
     from tasks.slices import slice_columns
 
     dataset = job.request.dataset
@@ -128,7 +130,7 @@ def compare(job: Job, records: Artifact, evaluation: Artifact, champion: Champio
         reason = f"the champion can't be evaluated today: {error.what}"
         return {**no, "outcome": "champion can't be evaluated", "reason": reason}
     candidate = answers(job, records, evaluation)
-    test = versus(dataset.gate, candidate, rival)
+    test = versus(dataset.gate, candidate, rival, measures_of(dataset.features[dataset.label].classes))
     sliced = slice_columns(dataset, read_columns(job.store, job.request, records, "test", dataset.slices))
     return {
         "better": test["better"],
@@ -148,7 +150,7 @@ def answers(job: Job, records: Artifact, evaluation: Artifact) -> Predictions:
     from tasks.predictor import Predictions
 
     label = job.request.dataset.label
-    labels = read_columns(job.store, job.request, records, "test", (label,))[label]
+    labels = read_columns(job.store, as_recorded(job.request), records, "test", (label,))[label]
     with np.load(job.store.path(evaluation) / PREDICTIONS, allow_pickle=False) as file:
         made = Predictions(labels, file["logits"], file["losses"])
     if len(made.logits) != len(labels):

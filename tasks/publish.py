@@ -13,8 +13,9 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate
 
+from tasks.decision import shown as figure
 from tasks.durable import read_json
-from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS, MISTAKES_PAGE, MISTAKES_PICTURE
+from tasks.evaluate import LOSS_CURVE, METRICS, MISTAKES_PAGE, MISTAKES_PICTURE, said_against_truth
 from tasks.feed import PLAN, PLOT
 from tasks.notify import say_refused
 from tasks.promote import PAGE as DECISION_PAGE
@@ -71,7 +72,8 @@ def _feed(plan: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, 
 def _evaluation(folder: Path, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
     yield "metrics", "table", json.dumps(table(read_json(folder / METRICS))), summary["about"]
     yield "loss-curve", "markdown", f"# Loss\n\n{image(folder / LOSS_CURVE)}", None
-    yield "confusion-matrix", "markdown", f"# Confusion matrix, test split\n\n{image(folder / CONFUSION)}", None
+    title, said = said_against_truth(folder)
+    yield key_part(title), "markdown", f"# {title}, test split\n\n{image(said)}", None
     mistakes = folder / MISTAKES_PAGE
     if mistakes.is_file():
         yield "mistakes", "markdown", mistakes.read_text(encoding="utf-8"), None
@@ -128,7 +130,10 @@ def key_part(name: str) -> str:
 
 
 def table(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row for the whole test split and one a class."""
+    """One row for the whole test split and one a class; of a number one row a metric."""
+    if "classes" not in metrics:
+        return [{"metric": name, "value": figure(metrics[name]), "interval": figure(ends)}
+                for name, ends in metrics["intervals"].items()]  # fmt: skip
     whole = {
         "class": "all", "examples": metrics["examples"], "accuracy or recall": round(metrics["accuracy"], 4),
         "precision": "", "F1": "",
@@ -150,7 +155,7 @@ def page(summary: dict[str, Any], folder: Path) -> str:
     return (
         f"# train/{summary['dataset']}\n\n{summary['about']}.\n\n| | |\n|---|---|\n{facts}\n\n"
         f"| stage | state | seconds | why it ran | key | digest |\n|---|---|---|---|---|---|\n{stages}\n\n"
-        f"{image(folder / LOSS_CURVE)}\n\n{image(folder / CONFUSION)}\n\n{model_page(summary)}"
+        f"{image(folder / LOSS_CURVE)}\n\n{image(said_against_truth(folder)[1])}\n\n{model_page(summary)}"
     )
 
 

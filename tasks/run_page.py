@@ -14,9 +14,10 @@ from tasks.curves import gradients, speed
 from tasks.decision import shown, write_decision
 from tasks.document import Document
 from tasks.durable import read_json, write_bytes
-from tasks.evaluate import CONFUSION, LOSS_CURVE, METRICS, MISTAKES, MISTAKES_PICTURE
+from tasks.evaluate import LOSS_CURVE, METRICS, MISTAKES, MISTAKES_PICTURE, said_against_truth
 from tasks.event_log import TIMES
 from tasks.feed import PLAN, PLOT
+from tasks.headline import headline
 from tasks.lineage_graph import drawn, lineage_graph
 from tasks.metric_log import read_metrics
 from tasks.promote import DECISION
@@ -59,7 +60,7 @@ def run_page(store: Store, record: dict[str, Any]) -> Document:
         store: Where the artifacts are.
         record: Of the run.
     """
-    page = Document(f"train/{record['dataset']}: {record['metrics']['accuracy']:.2%}")
+    page = Document(f"train/{record['dataset']}: {headline(record['metrics'])}")
     finished = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record["finished"]))
     page.text(f"{record['about']}. Run {record['run']}, finished {finished}.")
     made = {name: artifact(record, name) for name in record["made"]}
@@ -141,9 +142,10 @@ def _evaluation(page: Document, store: Store, record: dict[str, Any]) -> None:
     if folder is None:
         return
     metrics = read_json(folder / METRICS)
-    write_metrics(page, metrics, len(metrics["classes"]))
-    page.heading("Confusion matrix")
-    page.picture("Confusion matrix, test split", (folder / CONFUSION).read_bytes())
+    write_metrics(page, metrics, len(metrics.get("classes", ())))
+    title, picture = said_against_truth(folder)
+    page.heading(title)
+    page.picture(f"{title}, test split", picture.read_bytes())
     page.heading("Mistakes")
     wrong = read_json(folder / MISTAKES)
     if not wrong:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import binomtest
@@ -13,6 +13,9 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from tasks.calibration import calibration_error, calibration_measure, reliability
 from tasks.intervals import CONFIDENCE, Measure, draws_for, interval, mean, resampled
 from tasks.ranking import Areas, areas
+
+if TYPE_CHECKING:
+    from tasks.predictor import Predictions
 
 SEED = 0
 TOP = (2, 3, 5)
@@ -56,6 +59,31 @@ def score(labels: np.ndarray, logits: np.ndarray, losses: np.ndarray, classes: S
         "intervals": {name: interval(values) for name, values in drawn.items()},
         "bootstrap": {"draws": number, "seed": SEED, "confidence": CONFIDENCE},
     }
+
+
+def score_part(labels: np.ndarray, logits: np.ndarray, losses: np.ndarray, seed: int = SEED) -> dict[str, Any]:
+    """examples, correct, accuracy and loss of a slice, with intervals; arguments as of `score`."""
+    size, right = len(labels), int((logits.argmax(axis=1) == labels).sum())
+    drawn = resampled(measures(labels, logits, losses, only=("accuracy", "loss")), size, draws_for(size), seed)
+    return {
+        "examples": size, "correct": right, "accuracy": right / size,
+        "loss": float(losses.astype(np.float64).mean()),
+        "intervals": {metric: interval(values) for metric, values in drawn.items()},
+    }  # fmt: skip
+
+
+def fewer_right(candidate: Predictions, champion: Predictions, rows: np.ndarray) -> dict[str, Any]:
+    """How far the share of right answers lies below the champion's, from whole numbers; for the gate.
+
+    Args:
+        candidate: Its answers.
+        champion: Its answers to the same examples.
+        rows: bool [N], those that count.
+    """
+    size = int(rows.sum())
+    now, before = (int((m.predicted == m.labels)[rows].sum()) for m in (candidate, champion))
+    # Rounded, so that a fall of exactly the limit passes.
+    return {"got": round((before - now) / size, 12), "candidate_correct": now, "champion_correct": before}
 
 
 def tops_of(classes: int) -> tuple[int, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from datasets.schema import Dataset, Feature
-from tasks.intervals import draws_for, interval, resampled
-from tasks.scoring import measures
+from tasks.scoring import score_part
 
 MOST = 50
 OTHERS = "other values"
@@ -38,20 +37,18 @@ def slice_columns(dataset: Dataset, columns: Mapping[str, np.ndarray]) -> dict[s
 
 def score_slices(
     slices: Mapping[str, Mapping[str, np.ndarray]], labels: np.ndarray, logits: np.ndarray, losses: np.ndarray,
-    seed: int = 0,
+    score: Callable[..., dict[str, Any]] = score_part,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """examples, correct, accuracy and loss of each slice, with intervals."""
-    made: dict[str, dict[str, Any]] = {}
-    for column, each in slices.items():
-        made[column] = {}
-        for name, rows in each.items():
-            size, chosen = int(rows.sum()), ("accuracy", "loss")
-            some = (labels[rows], logits[rows], losses[rows])
-            right = int((some[1].argmax(axis=1) == some[0]).sum())
-            drawn = resampled(measures(*some, only=chosen), size, draws_for(size), seed)
-            made[column][name] = {
-                "examples": size, "correct": right, "accuracy": right / size,
-                "loss": float(some[2].astype(np.float64).mean()),
-                "intervals": {metric: interval(values) for metric, values in drawn.items()},
-            }  # fmt: skip
-    return made
+    """Metrics of each slice, with intervals.
+
+    Args:
+        slices: By column and name, which examples are in it.
+        labels: [N], the truth.
+        logits: float32 [N, outputs].
+        losses: float32 [N].
+        score: Gives the metrics of one, from its labels, outputs and losses.
+    """
+    return {
+        column: {name: score(labels[rows], logits[rows], losses[rows]) for name, rows in each.items()}
+        for column, each in slices.items()
+    }

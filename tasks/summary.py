@@ -9,14 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.artifact import Artifact
+from tasks.headline import SHOWN, figure_rows
 from tasks.other_mesh import ONE_DEVICE, meshes_said
 from tasks.registry import Registry
 from tasks.stage import Outcome, Run
 from tasks.warm_start import said
 
-METRICS = ("accuracy", "loss", "correct", "examples")
 UNDECIDED = {"promoted": False, "reason": "not held against the champion"}
-RANKS = {"roc_auc": "ROC-AUC", "pr_auc": "PR-AUC"}
 
 
 def summarise(run: Run, run_id: str) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "dataset": run.request.name,
         "about": run.request.dataset.about,
         "stages": [_stage_json(outcome) for outcome in run.outcomes],
-        "metrics": {name: evaluation[name] for name in (*METRICS, *RANKS) if name in evaluation},
+        "metrics": {name: evaluation[name] for name in SHOWN if name in evaluation},
         "champion": None if champion is None else champion.version,
         "decision": {name: decision[name] for name in ("promoted", "reason")},
         "steps": run.store.facts(by_name["fit"].artifact)["steps"],
@@ -78,9 +77,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     cached = [name for name, state in states.items() if state == "cached"]
     return [
         ("data", summary["about"]),
-        ("test accuracy", f"{metrics['accuracy']:.2%} ({metrics['correct']:,} of {metrics['examples']:,})"),
-        ("test loss", f"{metrics['loss']:.4f}"),
-        *((label, f"{metrics[name]:.4f}") for name, label in RANKS.items() if name in metrics),
+        *figure_rows(metrics),
         ("steps", f"{summary['steps']:,}"),
         ("parameters", f"{summary['parameters']:,}"),
         ("examples/s", "-" if speed is None else f"{speed:,.0f}"),

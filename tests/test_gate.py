@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from datasets.errors import ParameterError, UnknownNameError
 from datasets.gate import Gate, metrics_of
 from datasets.schema import Dataset, Feature
 from tasks import gate as module
+from tasks import regression
 from tasks.gate import drops, limits, rule, verdict, versus
 from tasks.predictor import Predictions
 
@@ -211,3 +213,59 @@ def test_the_rule_in_words_and_numbers() -> None:
     said = rule(Gate(metric="loss", minimum={"accuracy": 0.9}, max_bytes=3))
     assert "paired bootstrap" in said
     assert said.endswith("limits: minimum, max_bytes")
+
+
+# ------------------------------------------------------------------------------------------ labels that are numbers
+
+
+def estimated(random: np.random.Generator, spread: float, examples: int = 150) -> Predictions:
+    """Estimates that are off by so much."""
+    truth = np.random.default_rng(9).normal(0, 5, examples)
+    said = (truth + random.normal(0, spread, examples)).astype(np.float32)
+    return Predictions(truth, said[:, None], np.square(truth - said).astype(np.float32))
+
+
+@pytest.mark.parametrize("metric", ["rmse", "mae", "r2"])
+def test_the_smaller_error_is_better(metric: str) -> None:
+    good, bad = estimated(np.random.default_rng(1), 1.0), estimated(np.random.default_rng(2), 2.0)
+    forth, back = (versus(Gate(metric=metric), *pair, regression.measures) for pair in ((good, bad), (bad, good)))
+    assert (forth["better"], back["better"]) == (True, False)
+    assert forth["difference"] > 0 > back["difference"]
+    same = versus(Gate(metric=metric), good, good, regression.measures)
+    assert (same["better"], same["equal"]) == (False, True)
+    json.dumps(forth, allow_nan=False)
+
+
+def test_equal_estimates_are_promoted_in_at_most_one_night_of_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "draws_for", lambda examples, classes: 200)
+    random, nights, gate = np.random.default_rng(0), 300, Gate(metric="rmse")
+    promoted = sum(
+        versus(gate, estimated(random, 1.0), estimated(random, 1.0), regression.measures)["better"]
+        for _ in range(nights)
+    )
+    assert promoted <= 0.05 * nights
+
+
+def test_an_estimate_that_is_nan_is_never_better() -> None:
+    sound = estimated(np.random.default_rng(1), 1.0)
+    broken = Predictions(sound.labels, np.full_like(sound.logits, np.nan), np.full_like(sound.losses, np.nan))
+    for pair in ((broken, sound), (sound, broken)):
+        assert versus(Gate(metric="rmse"), *pair, regression.measures)["better"] is False
+
+
+def test_the_error_in_a_slice_may_rise_by_a_share() -> None:
+    half = np.arange(150) < 75
+    good, bad = estimated(np.random.default_rng(1), 1.0), estimated(np.random.default_rng(1), 1.1)
+    made = toy.dataset(
+        features={"image": Feature("uint8", (9, 8, 1)), "label": Feature("float32"), "half": Feature("bool")},
+        slices=("half",), gate=Gate(metric="rmse", max_slice_drop=0.05),
+    )  # fmt: skip
+    (first, second) = drops(made, bad, good, {"half": {"yes": half, "no": ~half}})
+    assert (first["passed"], second["passed"]) == (False, False)
+    assert first["got"] == pytest.approx(0.1, rel=1e-3)
+    loose = replace(made, gate=Gate(metric="rmse", max_slice_drop=0.2))
+    (worst,) = drops(loose, bad, good, {"half": {"yes": half, "no": ~half}})
+    assert worst["passed"] is True
+    perfect = Predictions(good.labels, good.labels[:, None], good.losses)
+    (undefined, *_) = drops(loose, bad, perfect, {"half": {"yes": half}})
+    assert (undefined["passed"], undefined["got"]) == (False, None)

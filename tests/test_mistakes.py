@@ -56,3 +56,12 @@ def test_captions_say_truth_answer_and_place() -> None:
 )
 def test_what_can_be_shown(shape: tuple[int, ...], can: bool) -> None:
     assert is_picture(Feature("uint8", shape)) is can
+
+
+def test_a_number_is_told_with_its_error() -> None:
+    row = {"file": "a.csv", "row": 3, "truth": 1234.5678, "predicted": 1200.0, "error": -34.5678, "loss": 1194.9}
+    (caption,) = captions([row])
+    assert caption == "1234.57, said 1200 (-34.57)\na.csv row 3"
+    text = page([row], {"x": np.ones((1, 2), np.float32), "y": np.ones(1)}, "x", "y")
+    assert "| error |" in text
+    assert "| a.csv | 3 | 1234.57 | 1200 | -34.57 | 1194.9000 |" in text

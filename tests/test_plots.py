@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from tasks import plots
-from tasks.plots import confusion_matrix, feed_ratios, feed_settings, loss_curve, pictures
+from tasks.plots import confusion_matrix, feed_ratios, feed_settings, loss_curve, pictures, predicted_true
 
 
 def history(steps: int, epoch: int = 10) -> list[dict[str, Any]]:
@@ -125,3 +125,20 @@ def test_pictures_of_other_numbers_are_stretched(figures: list[Figure]) -> None:
     first, second = (np.asarray(axes.images[0].get_array()) for axes in figures[0].axes if axes.images)
     assert (first.min(), first.max()) == (0, 1)
     assert np.ptp(second) == 0
+
+
+def test_numbers_are_drawn_against_the_truth(figures: list[Figure]) -> None:
+    truth = np.linspace(-1, 3, 12_000)
+    predicted_true(truth, 2 * truth)
+    dots, line = figures[0].axes[0].get_lines()
+    np.testing.assert_array_equal(dots.get_ydata(), 2 * np.asarray(dots.get_xdata()))
+    assert len(np.asarray(dots.get_xdata())) == 4000  # every third
+    np.testing.assert_array_equal(line.get_xdata(), [-2, 6])
+    np.testing.assert_array_equal(line.get_ydata(), [-2, 6])
+
+
+def test_the_loss_of_a_number_is_called_by_its_name(figures: list[Figure]) -> None:
+    loss_curve([{"step": 0, "loss": 2.0}, {"step": 0, "test_loss": 1.0, "test_mae": 0.7}])
+    left, right = figures[0].axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("mean squared error", "mean absolute error")
+    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), [0.7])

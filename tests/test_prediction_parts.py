@@ -79,3 +79,10 @@ def test_equal_rows_are_equal_bytes(tmp_path: Path) -> None:
         parts.write(table(0))
         parts.join()
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_number_has_no_probabilities() -> None:
+    said = np.array([1.5, -2.0], np.float32)
+    made = table_of(["a"], np.zeros(2, int), np.arange(2), said, (), ABOUT)
+    assert made.schema.names == ["file", "row", "prediction", "model_version"]
+    assert made.column("prediction").to_pylist() == [1.5, -2.0]
