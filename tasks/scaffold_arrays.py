@@ -103,7 +103,8 @@ def classes_of(labels: np.ndarray, where: str) -> tuple[str, ...]:
     if not whole or not 2 <= len(values) <= MOST_CLASSES:
         raise SchemaError(
             "labels are class names or whole numbers", file=where, got=f"{labels.dtype}, {len(values)} values",
-            expected=f"2 to {MOST_CLASSES} classes", cure="regression isn't supported",
+            expected=f"2 to {MOST_CLASSES} classes",
+            cure='a label that is a number: in the written file, Feature("float32") without classes',
         )  # fmt: skip
     if labels.dtype.kind == "S":
         values = values.astype(str)

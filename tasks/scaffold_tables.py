@@ -48,7 +48,7 @@ def look_at_table(kind: str, place: Place, folder: Path, label: str | None) -> S
     """
     table = look_at_columns(kind, folder, place.where)
     target = label_of(table, label)
-    classes = classes_of(target)
+    classes = () if label is not None and is_measured(target) else classes_of(target)
     roles = roles_of([column for column in table.columns if column is not target])
     if not (roles.numbers or roles.filled or roles.lists or roles.classes or roles.texts):
         raise SchemaError("no column is left to learn from", file=folder / place.where, got="; ".join(roles.left_out))
@@ -78,6 +78,16 @@ def label_of(table: Table, label: str | None) -> Column:
     return candidates[0]
 
 
+def is_measured(column: Column) -> bool:
+    """Whether a column holds numbers of a continuous kind: not all whole, more values than classes could have."""
+    return (
+        column.is_number
+        and not column.whole
+        and not column.missing
+        and (column.many or len(column.values) > MOST_CLASSES)
+    )
+
+
 def classes_of(column: Column) -> tuple[str, ...]:
     """Names of the classes: whole numbers in their order, other names in that of their letters.
 
@@ -95,7 +105,8 @@ def classes_of(column: Column) -> tuple[str, ...]:
         found = f"more than {MOST_DISTINCT}" if column.many else str(len(column.values))
         raise SchemaError(
             "the label's values are no classes", field=column.name, got=f"{found} values of {column.kind}",
-            expected="two classes or more, with several rows each", cure="--label COLUMN; regression isn't supported",
+            expected=f"two classes or more, with several rows each; or decimals of more than {MOST_CLASSES} values",
+            cure="--label COLUMN",
         )  # fmt: skip
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", name) for name in column.values):
         return tuple(sorted(column.values, key=int))
@@ -158,15 +169,15 @@ def _sketch(table: Table, place: Place, target: Column, classes: tuple[str, ...]
     left_out += [f"{name} (a text: kept as bytes, not seen by the model)" for name in vector.texts if name != inputs]
     splits = _splits(table)
     imports = {"datasets.readers": {table.kind}, "datasets.schema": set() if splits is None else {"Files"}}
-    if vector.joined:
+    if vector.transforms or vector.joined:
         imports["datasets.transforms"] = vector.helpers()
     width = vector.width or vector.read_as[inputs].shape[0]
     return Sketch(
-        about=f"{_what(table)}: {len(classes)} classes of {target.name} by {width} inputs",
+        about=f"{_what(table)}: {f'{len(classes)} classes of ' if classes else ''}{target.name} by {width} inputs",
         place=place, features=vector.read_as, features_code="    features=COLUMNS,", inputs=inputs, label="label",
-        transforms=vector.transforms_code() if vector.joined else "",
+        transforms=vector.transforms_code() if vector.transforms or vector.joined else "",
         read=reading(table, place.where, vector), reads="All rows, in the order of the files.", rows=table.rows,
-        counts=dict(target.values), imports=imports, constants=vector.constants(),
+        counts=dict(target.values) if classes else {}, imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
     )  # fmt: skip
 
@@ -182,6 +193,9 @@ def _rules(roles: Roles, target: Column, classes: tuple[str, ...]) -> list[str]:
     if roles.classes:
         rules.append(f"{', '.join(column.name for column in roles.classes)}: one-hot, in the order of the letters.")
     shares = ", ".join(f"{name} {target.values[name] / target.rows:.1%}" for name in classes[:10])
+    if not classes:
+        known = f"mean {target.mean:.6g}, deviation {target.spread:.6g}"
+        return [*rules, f"The label is the number {target.name} ({known}), standardised for the training."]
     rules.append(f"The label is the column {target.name}: {shares}{' ...' if len(classes) > 10 else ''}.")
     return rules
 

@@ -72,12 +72,12 @@ class Sketch:
         read: Body of `read`, Python.
         reads: What `read` gives, a sentence.
         rows: How many examples there are.
-        counts: Examples a class.
+        counts: Examples a class; none for a number.
         imports: Names by module, besides those of every dataset file.
         constants: Python between the imports and `read`.
         rules: Sentences for the docstring: what is made of the values, how classes are ordered.
         left_out: What the model doesn't see, and why.
-        splits: Python; None for 80 % and 20 %, drawn within each class.
+        splits: Python; None for 80 % and 20 %, drawn within each class if there are classes.
         model: Name of a model.
         equal_rows: Whether the same inputs may well occur twice.
         transforms: The line of the dataset file that says what is done with features; "" for nothing.
@@ -126,7 +126,8 @@ def render(name: str, sketch: Sketch, record: str) -> str:
         sentences.append(f"Left out: {'; '.join(sketch.left_out)}.")
     paragraphs = [*sentences, f"Written by flows.new from {sketch.rows:,} examples.", record]
     docstring = "\n\n".join(filled(escaped(paragraph)) for paragraph in paragraphs)
-    splits = sketch.splits or f'ByFraction({{"train": 0.8, "test": 0.2}}, seed=0, stratify={quoted(sketch.label)})'
+    stratify = f", stratify={quoted(sketch.label)}" if sketch.counts else ""
+    splits = sketch.splits or f'ByFraction({{"train": 0.8, "test": 0.2}}, seed=0{stratify})'
     validation = (
         '    validation=Validation(leaks="warn"),  # rows that are equal by chance\n' if sketch.equal_rows else ""
     )
@@ -154,7 +155,7 @@ def recipe_text(sketch: Sketch) -> str:
     train = max(1, round(0.8 * sketch.rows))
     batch = 2 ** max(0, min(7, int(math.log2(max(1, train // 8)))))
     epochs = max(5, min(30, math.ceil(1000 / max(1, train // batch))))
-    uneven = max(sketch.counts.values()) > 3 * min(sketch.counts.values())
+    uneven = max(sketch.counts.values(), default=0) > 3 * min(sketch.counts.values(), default=0)
     options = ', class_weights="balanced"' if uneven else ""
     options += ", dropout=0.3" if sketch.model == "cnn" else ""
     return f"Recipe(model={quoted(sketch.model)}, epochs={epochs}, batch_size={batch}, learning_rate=1e-3{options})"

@@ -56,13 +56,15 @@ class Vector:
     def transforms_code(self) -> str:
         """The line of the dataset file that says so."""
         parts = [f"{quoted(name)}: {transform}" for name, transform in self.transforms.items()]
-        joined = f'"inputs": SideBySide({", ".join(map(quoted, self.joined))})'
-        return bracketed("    transforms={", [*parts, joined], "},", 0, inside=4)
+        if self.joined:
+            parts.append(f'"inputs": SideBySide({", ".join(map(quoted, self.joined))})')
+        return bracketed("    transforms={", parts, "},", 0, inside=4)
 
     def helpers(self) -> set[str]:
         """Transforms that are used."""
         used = {"Impute", "OneHot", "Standardise"}
-        return {name for name in used if any(name in one for one in self.transforms.values())} | {"SideBySide"}
+        joins = {"SideBySide"} if self.joined else set()
+        return {name for name in used if any(name in one for one in self.transforms.values())} | joins
 
     def constants(self) -> str:
         """What stands in front of `read`."""
@@ -70,7 +72,10 @@ class Vector:
 
 
 def vector_of(roles: Roles, target: Column, classes: tuple[str, ...]) -> Vector:
-    """Numbers first, then those of which some are missing, lists, classes; texts stay beside them."""
+    """Numbers first, then those of which some are missing, lists, classes; texts stay beside them.
+
+    A label without classes is a number.
+    """
     made = Vector()
     if roles.numbers:
         count = len(roles.numbers)
@@ -90,7 +95,9 @@ def vector_of(roles: Roles, target: Column, classes: tuple[str, ...]) -> Vector:
         made.join(made.read(column, Feature("int32", classes=names)), len(names), "OneHot()")
     for column in roles.texts:
         made.texts.append(made.read(column, Feature("uint8", (-(-max(column.widest, 1) // 8) * 8,))))
-    made.read(target, Feature("int32", classes=classes), "label")
+    made.read(target, Feature("int32", classes=classes) if classes else Feature("float32"), "label")
+    if not classes:
+        made.transforms["label"] = "Standardise()"
     return made
 
 

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scaffold_samples as samples
 
 from datasets.errors import ParameterError, SchemaError
+from datasets.schema import Feature
 from tasks.scaffold_columns import Column, Table
 from tasks.scaffold_tables import classes_of, label_of, look_at_table, roles_of
-from tasks.scaffold_text import Place
+from tasks.scaffold_text import Place, render
 
 
 def column(name: str, values: list[str], *, rows: int = 100, missing: int = 0, number: bool = False) -> Column:
@@ -115,3 +117,28 @@ def test_a_column_that_would_decide_a_split_is_named(tmp_path: Path) -> None:
     assert "ByHash" in found[0]
     assert "ByTime" in found[1]
     assert found[2] == "row_id (it says which row it is)"
+
+
+def test_decimals_that_are_asked_for_are_a_number_to_estimate(tmp_path: Path) -> None:
+    rows = "".join(f"{i % 7},{i / 8 + 0.01:.3f},{i % 3}\n" for i in range(90))
+    (tmp_path / "a.csv").write_text(f"rooms,price,kind\n{rows}")
+    place = Place(tmp_path, "a.csv", where="a.csv")
+    sketch = look_at_table("delimited", place, tmp_path, "price")
+    assert sketch.features["label"] == Feature("float32")
+    assert '"label": Standardise()' in sketch.transforms
+    assert "price by 2 inputs" in sketch.about
+    assert "classes" not in sketch.about
+    text = render("flats", sketch, "x")
+    assert "stratify" not in text
+    assert "class_weights" not in text
+    made: dict[str, Any] = {}
+    exec(compile(text, "datasets/flats.py", "exec"), made)
+    assert made["DATASET"].gate.metric == "rmse"
+    for label in ("rooms", "kind"):  # whole numbers stay classes
+        assert look_at_table("delimited", place, tmp_path, label).features["label"].classes
+
+
+def test_few_decimals_are_no_number_to_estimate(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("rooms,price\n" + "".join(f"{i},{i % 5 + 0.5}\n" for i in range(90)))
+    with pytest.raises(SchemaError, match="no classes"):
+        look_at_table("delimited", Place(tmp_path, "a.csv", where="a.csv"), tmp_path, "price")
