@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.document import Document
-from tasks.gate import Check
+
+if TYPE_CHECKING:  # a run that has nothing to decide loads no statistics
+    from tasks.gate import Check
 
 COMPARISON = (
     "metric", "level", "examples", "candidate", "champion", "candidate_correct", "champion_correct", "wins", "losses",
