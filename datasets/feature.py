@@ -49,6 +49,11 @@ class Feature:
         if not self.varies and any(type(n) is not int or n < 1 for n in self.shape):
             raise SchemaError("a feature's shape is made of whole numbers above 0, or is (None,)", got=self.shape)
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Feature:
+        """What `dataclasses.asdict` gave, after JSON has made lists of its tuples."""
+        return cls(**{**value, "shape": tuple(value["shape"]), "classes": tuple(value["classes"])})
+
     @property
     def varies(self) -> bool:
         """Whether every example has a length of its own; a column is then a `Ragged`."""

@@ -1,7 +1,4 @@
-"""What JAX needs before its first program: memory that is kept, and the persistent compilation cache.
-
-The cache lies in the store and is bounded, so that a nightly run of known code compiles nothing.
-"""
+"""The persistent compilation cache: in the store, bounded, so that a nightly run of known code compiles nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +6,11 @@ from pathlib import Path
 
 import jax
 
-from tasks.allocator import keep_memory
-
 MOST_BYTES = 1 << 30
 
 
 def use_compilation_cache(folder: Path) -> None:
     """Lets JAX keep every compiled program in `folder`, oldest out first beyond MOST_BYTES."""
-    keep_memory()
     folder.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)

@@ -14,7 +14,7 @@ from datasets.errors import CheckpointMismatch, NonFiniteError
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN
 from tasks.durable import read_json, write_bytes, write_json
-from tasks.feed import as_trained, columns
+from tasks.feed import as_trained, columns, read_columns
 from tasks.fit import model_code
 from tasks.progress import bar
 from tasks.request import Request
@@ -89,17 +89,6 @@ def _write_mistakes(folder: Path, job: Job, records: Artifact, figures: tuple[np
         write_bytes(folder / MISTAKES_PICTURE, pictures(shown[dataset.inputs], captions(rows)))
     else:
         write_bytes(folder / MISTAKES_PAGE, page(rows, shown, dataset.inputs, dataset.label).encode())
-
-
-def read_columns(
-    store: Store, request: Request, records: Artifact, split: str, names: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Whole columns of a split, [N, *shape] each."""
-    source = columns(store, request, records, split)
-    blocks = (
-        [source.read(np.arange(i, min(i + 4096, len(source)))) for i in range(0, len(source), 4096)] if names else []
-    )
-    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 
 def said_against_truth(folder: Path) -> tuple[str, Path]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from datasets.errors import CheckpointMismatch, StoreError
 from datasets.schema import Feature
@@ -27,6 +30,7 @@ from tasks.validate import open_split
 PLAN, PLOT = "plan.json", "plan.png"
 BUDGET = 20.0  # seconds for all measurements; a plan of in-process settings takes about 2
 MOST_STEPS = 1000  # of one measurement
+ROWS_AT_ONCE = 4096
 
 
 def plan_input(job: Job, records: Artifact, report: Artifact, transforms: Artifact | None = None) -> Artifact:
@@ -145,6 +149,19 @@ def columns(store: Store, request: Request, records: Artifact, split: str) -> An
     folder = store.root / "columns" / request.name / records.digest[:32] / split
     rows = open_rows(_shards(store, request, records, split), folder)
     return rows if request.fitted is None else Transformed(rows, request.fitted)
+
+
+def read_columns(
+    store: Store, request: Request, records: Artifact, split: str, names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Whole columns of a split, [N, *shape] each."""
+    if not names:
+        return {}
+    source = columns(store, request, records, split)
+    blocks = [
+        source.read(np.arange(i, min(i + ROWS_AT_ONCE, len(source)))) for i in range(0, len(source), ROWS_AT_ONCE)
+    ]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
 
 def tier(store: Store, request: Request, records: Artifact) -> str:

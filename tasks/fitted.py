@@ -154,10 +154,15 @@ class Fitted:
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']}, expected {FORMAT}")
         steps = [
-            Step(row["feature"], _transform(row["transform"], row["options"]), row["values"], _feature(row["gives"]))
+            Step(
+                row["feature"],
+                _transform(row["transform"], row["options"]),
+                row["values"],
+                Feature.from_json(row["gives"]),
+            )
             for row in value["steps"]
         ]
-        return cls({name: _feature(value["takes"][name]) for name in value["order"]}, tuple(steps))
+        return cls({name: Feature.from_json(value["takes"][name]) for name in value["order"]}, tuple(steps))
 
     def __reduce__(self) -> tuple[Any, ...]:  # functions don't go to Grain's workers; JSON does
         return Fitted.from_json, (self.to_json(),)
@@ -175,10 +180,6 @@ def _transform(name: str, options: dict[str, Any]) -> Any:  # noqa: ANN401
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401 - JSON has lists only
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _feature(value: dict[str, Any]) -> Feature:
-    return Feature(**{**value, "shape": tuple(value["shape"]), "classes": tuple(value["classes"])})
 
 
 def write_fitted(folder: Path, fitted: Fitted | None) -> None:

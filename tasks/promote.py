@@ -17,8 +17,8 @@ from datasets.errors import CheckpointMismatch, NonFiniteError, StoreError
 from datasets.schema import Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.durable import read_json, write_bytes, write_json
-from tasks.evaluate import METRICS, PREDICTIONS, predict_split, read_columns
-from tasks.feed import as_recorded
+from tasks.evaluate import METRICS, PREDICTIONS, predict_split
+from tasks.feed import as_recorded, read_columns
 from tasks.fitted import TRANSFORMS
 from tasks.registry import Champion, Registry
 from tasks.stage import Job, Run, Stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def load_version(store: Store, name: str, version: str | None = None) -> Trained
     store.verify(model)
     folder = store.path(model)
     made, card = load_model(folder)
-    seen = Feature(**{**card["feature"], "shape": tuple(card["feature"]["shape"]), "classes": ()})
+    seen = replace(Feature.from_json(card["feature"]), classes=())
     fitted = read_fitted(folder) or Fitted({card["inputs"]: seen})
     return Trained(model.key, model, store.facts(model)["weights"], folder, made, card, fitted)
 

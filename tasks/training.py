@@ -27,14 +27,13 @@ from tasks.autotune import Setting
 from tasks.beginning import beginning
 from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
-from tasks.columns import MappedColumns
 from tasks.compiled import use_compilation_cache
 from tasks.contracts import check_batch
 from tasks.debug_checks import DebugStep, watching_layers
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
-from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
+from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline, read_columns
 from tasks.firewall import Firewall
 from tasks.fitted import write_fitted
 from tasks.input_wait import InputWait
@@ -117,7 +116,9 @@ class Training:
         self.total = self.order.total_steps(recipe.epochs)
         classes = len(dataset.features[dataset.label].classes)
         weights = class_weights(
-            recipe, lambda: labels(columns(job.store, job.request, records, "train"), dataset.label), classes
+            recipe,
+            lambda: read_columns(job.store, job.request, records, "train", (dataset.label,))[dataset.label],
+            classes,
         )
         self.objective = Objective(dataset, weights)
         self.parameters, model = self.objective.parameters, self.objective.model
@@ -336,12 +337,6 @@ def replaced_order(pipeline: Pipeline, order: Order) -> Pipeline:
 def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """Nested dicts, with the leaves of `top` in the place of those of `state`."""
     return {k: overlaid(v, top[k]) if isinstance(v, dict) and k in top else top.get(k, v) for k, v in state.items()}
-
-
-def labels(source: MappedColumns, label: str) -> np.ndarray:
-    """The labels of a split, int [N]."""
-    blocks = (np.arange(i, min(i + 4096, len(source))) for i in range(0, len(source), 4096))
-    return np.concatenate([source.read(ids)[label] for ids in blocks])
 
 
 def versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
         CheckpointMismatch: The arrays on disk aren't those of the model that today's code builds; each is named.
     """
     card = read_json(folder / MODEL)
-    feature = Feature(**{**card["feature"], "shape": tuple(card["feature"]["shape"]), "classes": ()})
+    feature = replace(Feature.from_json(card["feature"]), classes=())
     try:
         model = build_model(
             card["model"], feature, len(card["classes"]), dropout=0.0, seed=0, precision=card["precision"]

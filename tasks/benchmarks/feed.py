@@ -28,7 +28,6 @@ from PIL import Image
 
 from datasets.augment import Augmentation, Crop, Erase, Flip, Noise, Rotate, Shift
 from datasets.schema import Columns, Feature
-from tasks.allocator import keep_memory
 from tasks.benchmark import Measure, paired
 from tasks.columns import MappedColumns, build_columns
 from tasks.order import Order, uniform
@@ -50,7 +49,6 @@ Rate = Callable[[float], float]
 
 def run() -> list[Measure]:
     """All measures; about four minutes on two cores."""
-    keep_memory()  # as a training does
     with tempfile.TemporaryDirectory(prefix="gristmill-feed-") as folder, ExitStack() as stack:
         mnist = Records(Path(folder, "mnist"), mnist_sized(), batch=512)
         table = Records(Path(folder, "tabular"), tabular(), batch=4096)
