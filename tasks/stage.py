@@ -26,6 +26,7 @@ from tasks.fingerprint import Sources
 from tasks.lock import Lock
 from tasks.progress import LOG, tell
 from tasks.request import Request
+from tasks.settings import LIBRARY, settings
 
 FORMAT = 1
 ASKED_FOR = "that was asked for (refresh, from)"
@@ -197,6 +198,7 @@ class Stage:
         """What the key is made of, as JSON."""
         code: set[str] = {f"{self.body.__module__}:{self.body.__qualname__}", *self.code(run.request)}
         parameters = canonical(self.parameters(run), code)
+        computing = settings() if LIBRARY in self.libraries else {}
         return {
             "format": FORMAT,
             "stage": self.name,
@@ -206,6 +208,7 @@ class Stage:
             "python": f"{sys.version_info.major}.{sys.version_info.minor}",
             "inputs": {name: artifact.digest for name, artifact in inputs.items() if name not in self.advisory},
             "parameters": parameters,
+            **({"settings": computing} if computing else {}),
         }
 
     def _differs(self, run: Run, job: Job) -> tuple[str, ...]:
