@@ -55,7 +55,7 @@ class Verdict:
     leaves: tuple[str, ...]
 
     @staticmethod
-    def of(step: int, metrics: Mapping[str, jax.Array], gradient_leaves: Sequence[str]) -> Verdict:
+    def of(step: int, metrics: Mapping[str, Any], gradient_leaves: Sequence[str]) -> Verdict:
         """Reads what a step gave for a bad batch."""
         loss, grad_sq = (np.asarray(x) for x in jax.device_get((metrics["loss"], metrics["grad_sq"])))
         bad = tuple(name for name, sq in zip(gradient_leaves, grad_sq, strict=True) if not np.isfinite(sq))

@@ -1,17 +1,12 @@
-"""What a batch, a model's output and a loss must look like: on the host for every batch, and while JAX traces.
+"""What arrays must look like while JAX traces; `batch_check.py` looks at the values of every batch.
 
-The checks on the host are plain Python and NumPy: neither `python -O` nor `chex.disable_asserts()` switches them off.
-The checks at trace time are Chex assertions, which leave the compiled program as it is, and behind each stands a plain
-comparison of our own, so that a process which disables Chex still refuses a wrong shape.
-
-Where a batch is wrong in its structure (keys, kind of array, shape, dtype) the error is a ContractError: a fault in the
-program. Where a value is wrong (NaN, a label out of range) it is a SchemaError: a fault in the data.
+The checks are Chex assertions, which leave the compiled program as it is, and behind each stands a plain comparison of
+our own, so that a process which disables Chex still refuses a wrong shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import chex
@@ -19,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from datasets.errors import ContractError, GristmillError, SchemaError
-from datasets.schema import Columns, Feature, in_batches
+from datasets.errors import ContractError, GristmillError
+from datasets.schema import Feature, in_batches
 
 Shape = tuple[int | None, ...]
 """Expected shape; None stands for any size."""
@@ -29,124 +24,6 @@ Shape = tuple[int | None, ...]
 def device_dtype(dtype: str) -> np.dtype[Any]:
     """The dtype that an array of `dtype` has on the device: 64 bits become 32 unless jax_enable_x64 is set."""
     return np.dtype(jax.dtypes.canonicalize_dtype(np.dtype(dtype)))
-
-
-def check_batch(
-    batch: Columns,
-    features: Mapping[str, Feature],
-    batch_size: int,
-    step: int | None = None,
-    ids: Sequence[object] | None = None,
-) -> None:
-    """Checks a batch on the host before it goes to the device.
-
-    Args:
-        batch: One array a feature, [batch_size, *feature.shape], of exactly the feature's dtype.
-        features: What the batch holds, no more and no fewer; those of varying lengths are in no batch.
-        batch_size: Rows of every column.
-        step: For the message only.
-        ids: Id of the record in each row, for the message only.
-
-    Raises:
-        ContractError: The keys, the kind of a column (a list isn't an array), a shape or a dtype is another.
-        SchemaError: A value is NaN, infinite, outside the feature's bounds, or doesn't fit the device's 32 bits.
-    """
-    features = in_batches(features)
-    if batch.keys() != features.keys():
-        raise ContractError(
-            "the batch has other columns than the dataset states",
-            step=step, got=", ".join(sorted(map(str, batch))), expected=", ".join(sorted(features)),
-            missing=", ".join(sorted(features.keys() - batch.keys())) or None,
-            unknown=", ".join(sorted(map(str, batch.keys() - features.keys()))) or None,
-        )  # fmt: skip
-    for name, feature in features.items():
-        column = batch[name]
-        if not isinstance(column, np.ndarray):
-            raise ContractError(
-                f"column {name!r} isn't a NumPy array", step=step, field=name, got=type(column).__name__,
-                expected=_describe(feature.dtype, (batch_size, *feature.shape)),
-                cure="np.asarray(column, dtype) where the batch is made: a list is another input to a compiled step",
-            )  # fmt: skip
-        if column.shape != (batch_size, *feature.shape) or column.dtype != feature.dtype:
-            raise _structure("the batch", name, column, (batch_size, *feature.shape), feature.dtype, step)
-        row = _first_bad_row(column, feature)
-        if row is not None:
-            raise _value(name, feature, column, row, step, ids)
-
-
-def _first_bad_row(column: np.ndarray, feature: Feature) -> int | None:
-    low, high = _limits(feature)
-    if column.dtype.kind == "f":
-        flat = column.reshape(-1)
-        if low is None and high is None:
-            # The sum of huge finite values overflows too, so a bad sum only asks for the slow look. It isn't np.dot,
-            # although that is faster: BLAS starts threads, and they take the cores from XLA's.
-            with np.errstate(over="ignore", invalid="ignore"):
-                sound = bool(np.isfinite(flat.sum()))
-        else:
-            least, greatest = flat.min(), flat.max()  # both are NaN where there is a NaN
-            sound = bool(
-                (least >= (-np.inf if low is None else low))
-                and (greatest <= (np.inf if high is None else high))
-                and np.isfinite(least) and np.isfinite(greatest)
-            )  # fmt: skip
-        if sound:
-            return None
-    elif (low is None or column.min() >= low) and (high is None or column.max() <= high):
-        return None
-    rows = np.flatnonzero(_bad(column, low, high).reshape(len(column), -1).any(axis=1))
-    return int(rows[0]) if len(rows) else None
-
-
-def _bad(values: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        bad = ~np.isfinite(values)
-        bad |= False if low is None else values < low
-        bad |= False if high is None else values > high
-    return bad
-
-
-def _limits(feature: Feature) -> tuple[float | None, float | None]:
-    """Bounds that the dtype itself doesn't give: those of the feature and those of the device's narrower dtype."""
-    return _limits_on(feature, device_dtype(feature.dtype))
-
-
-@lru_cache
-def _limits_on(feature: Feature, on_device: np.dtype[Any]) -> tuple[float | None, float | None]:
-    low, high = feature.bounds
-    dtype = np.dtype(feature.dtype)
-    if dtype.kind == "b":
-        return None, None
-    info = np.iinfo if dtype.kind in "iu" else np.finfo
-    own = info(dtype)
-    if on_device.itemsize < dtype.itemsize:
-        device = info(on_device)
-        low = float(device.min) if low is None else max(low, float(device.min))
-        high = float(device.max) if high is None else min(high, float(device.max))
-    if dtype.kind in "iu":
-        low = None if low is None or low <= own.min else low
-        high = None if high is None or high >= own.max else high
-    return low, high
-
-
-def _value(
-    name: str, feature: Feature, column: np.ndarray, row: int, step: int | None, ids: Sequence[object] | None
-) -> SchemaError:
-    low, high = _limits(feature)
-    cell = column[row].reshape(-1)
-    value = cell[int(np.flatnonzero(_bad(cell, low, high))[0])].item()
-    count = int(_bad(column, low, high).reshape(len(column), -1).any(axis=1).sum())
-    expected = "finite values" if low is None and high is None else f"{low} <= {name} <= {high}"
-    cure = None
-    if feature.classes and value == len(feature.classes) and column.min() >= 1:
-        cure = "labels seem to start at 1: subtract 1 in the dataset's reader"
-    elif device_dtype(feature.dtype) != np.dtype(feature.dtype) and feature.bounds == (None, None):
-        cure = f"{feature.dtype} becomes {device_dtype(feature.dtype)} on the device: rescale it in the reader"
-    return SchemaError(
-        f"column {name!r} has a bad value", step=step, field=name, row=row,
-        record=None if ids is None else ids[row], got=value, expected=expected,
-        found=f"{column.min()} ... {column.max()}, {count} bad rows of {len(column)}", cure=cure,
-    )  # fmt: skip
 
 
 def array_contract(where: str, field: str, x: Any, shape: Shape, dtype: object = None) -> None:  # noqa: ANN401
@@ -168,12 +45,12 @@ def array_contract(where: str, field: str, x: Any, shape: Shape, dtype: object =
         if dtype is not None:
             chex.assert_type(x, dtype)
     except (AssertionError, AttributeError, ValueError) as error:
-        raise _structure(where, field, x, shape, dtype) from error
+        raise structure_error(where, field, x, shape, dtype) from error
     # chex.disable_asserts() makes the lines above do nothing.
     got = tuple(getattr(x, "shape", ("no array",)))
     same = len(got) == len(shape) and all(want in (None, size) for size, want in zip(got, shape, strict=True))
     if not same or (dtype is not None and x.dtype != dtype):
-        raise _structure(where, field, x, shape, dtype)
+        raise structure_error(where, field, x, shape, dtype)
 
 
 def batch_contract(where: str, batch: Mapping[str, Any], features: Mapping[str, Feature], batch_size: int) -> None:
@@ -216,82 +93,8 @@ def image_contract(where: str, image: Any, shape: tuple[int, int, int], dtype: o
     array_contract(where, "image", image, (None, *shape), dtype)
 
 
-def cross_entropy(
-    logits: jax.Array, labels: jax.Array, *, label_smoothing: float = 0.0, mask: jax.Array | None = None
-) -> jax.Array:
-    """Mean softmax cross-entropy, with shapes that can't broadcast.
-
-    A label outside 0 ... classes - 1 gives NaN for every class count and sign, so that the firewall stops; the usual
-    gather takes -1 for the last class.
-
-    Args:
-        logits: float [batch, classes].
-        labels: int [batch].
-        label_smoothing: Share of the target that is spread evenly over all classes, 0 <= share < 1.
-        mask: bool or float [batch], the weight of each example; rows of weight 0 may hold anything. All weights 0
-            gives NaN.
-
-    Returns:
-        float32 [].
-
-    Raises:
-        ContractError: A shape, or the kind of a dtype, is another.
-    """
-    per_example = example_cross_entropy(logits, labels, label_smoothing=label_smoothing)
-    if mask is None:
-        return per_example.mean()
-    array_contract("cross_entropy", "mask", mask, per_example.shape)
-    weight = mask.astype(jnp.float32)
-    return jnp.sum(jnp.where(weight > 0, per_example, 0.0) * weight) / jnp.sum(weight)
-
-
-def example_cross_entropy(logits: jax.Array, labels: jax.Array, *, label_smoothing: float = 0.0) -> jax.Array:
-    """Softmax cross-entropy of each example, float32 [batch]; see `cross_entropy`."""
-    where = "cross_entropy"
-    array_contract(where, "logits", logits, (None, None))
-    array_contract(where, "labels", labels, (logits.shape[0],))
-    _kind(where, "logits", logits, jnp.floating, "a float dtype")
-    _kind(where, "labels", labels, jnp.integer, "an integer dtype")
-    classes = logits.shape[1]
-    log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
-    known = (labels >= 0) & (labels < classes)
-    # The gather itself makes the NaN, and only for a bad label, so that jax_debug_nans has nothing to say otherwise.
-    index = jnp.where(known, labels, classes)[:, None]
-    target = jnp.take_along_axis(log_p, index, axis=1, mode="fill", fill_value=jnp.nan)[:, 0]
-    if not label_smoothing:
-        return -target
-    return -((1.0 - label_smoothing) * target + label_smoothing * log_p.mean(axis=1))
-
-
-def example_squared_error(outputs: jax.Array, numbers: jax.Array) -> jax.Array:
-    """Squared error of each example, float32 [batch], with shapes that can't broadcast.
-
-    Args:
-        outputs: float [batch, 1], of a model with one output.
-        numbers: float [batch], the truth.
-
-    Raises:
-        ContractError: A shape, or the kind of a dtype, is another: [batch] against [batch, 1] would be every pair.
-    """
-    where = "squared_error"
-    estimates = single_output(where, outputs)
-    array_contract(where, "numbers", numbers, estimates.shape)
-    _kind(where, "numbers", numbers, jnp.floating, "a float dtype")
-    return jnp.square(estimates - numbers.astype(jnp.float32))
-
-
-def single_output(where: str, outputs: jax.Array) -> jax.Array:
-    """What a model with one output says of each example: float [batch, 1] -> float32 [batch].
-
-    Raises:
-        ContractError: There are more outputs, or none.
-    """
-    array_contract(where, "outputs", outputs, (None, 1))
-    _kind(where, "outputs", outputs, jnp.floating, "a float dtype")
-    return outputs[:, 0].astype(jnp.float32)
-
-
-def _kind(where: str, field: str, x: jax.Array, kind: Any, expected: str) -> None:  # noqa: ANN401
+def kind_contract(where: str, field: str, x: jax.Array, kind: Any, expected: str) -> None:  # noqa: ANN401
+    """States at trace time the kind of an array's dtype, such as `jnp.floating`; raises ContractError."""
     if not jnp.issubdtype(x.dtype, kind):
         raise ContractError(f"{where}: {field} has another dtype", field=field, got=x.dtype.name, expected=expected)
 
@@ -315,9 +118,10 @@ def surfacing(where: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _structure(
+def structure_error(
     where: str, field: str, x: Any, shape: Shape, dtype: object, step: int | None = None  # noqa: ANN401
 ) -> ContractError:  # fmt: skip
+    """The error about an array that isn't of this shape and dtype, with the cure where its shape tells one."""
     got_shape, got_dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     wanted = np.dtype(dtype).name if dtype is not None else None  # type: ignore[call-overload]
     cure = None
@@ -328,11 +132,12 @@ def _structure(
         cure = "an axis of size 1 is too many or missing, which would broadcast: squeeze or reshape it"
     return ContractError(
         f"{where}: {field} has another {'shape or dtype' if dtype is not None else 'shape'}", step=step, field=field,
-        got=type(x).__name__ if got_shape is None else _describe(got_dtype, got_shape),
-        expected=_describe(wanted, shape), cure=cure,
+        got=type(x).__name__ if got_shape is None else described(got_dtype, got_shape),
+        expected=described(wanted, shape), cure=cure,
     )  # fmt: skip
 
 
-def _describe(dtype: object, shape: Shape) -> str:
+def described(dtype: object, shape: Shape) -> str:
+    """Such as "float32[*,28,28]"."""
     sizes = ",".join("*" if n is None else str(n) for n in shape)
     return f"{'any dtype' if dtype is None else np.dtype(dtype)}[{sizes}]"  # type: ignore[call-overload]

@@ -25,6 +25,7 @@ from jax.experimental import checkify
 
 from datasets.errors import NonFiniteError
 from tasks.step import Batch, Carry, LossFn, TrainStep
+from tasks.step_metrics import StepMetrics
 
 _ON = contextvars.ContextVar("debug_checks", default=False)
 
@@ -99,7 +100,7 @@ class DebugStep:
         errors = checkify.user_checks | checkify.float_checks
         self._checked = jax.jit(checkify.checkify(step.function, errors=errors))
 
-    def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
+    def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, StepMetrics]:
         """One batch, as `TrainStep.__call__`; `carry` stays alive.
 
         Raises:
@@ -107,7 +108,7 @@ class DebugStep:
         """
         token = _ON.set(True)
         try:
-            error, out = self._checked(carry, batch)
+            error, (new, metrics) = self._checked(carry, batch)
         finally:
             _ON.reset(token)
         if (text := error.get()) is not None:
@@ -115,7 +116,7 @@ class DebugStep:
                 f"step {int(carry.step)}: a check of debug mode failed", step=int(carry.step), check=text.strip(),
                 line=self._line(carry, batch), cure="the same run without --debug-checks writes a capsule to replay",
             )  # fmt: skip
-        return out
+        return new, StepMetrics.of(metrics)
 
     def _line(self, carry: Carry, batch: Batch) -> str | None:
         from tasks.replay import first_line

@@ -16,6 +16,7 @@ from datasets.errors import ContractError
 from datasets.schema import Columns, Feature
 from tasks.budget import TraceBudget
 from tasks.contracts import batch_contract, surfacing
+from tasks.plain_state import PlainState
 from tasks.step import Batch, Carry, abstract_batch, refusal
 
 MASK = "mask"
@@ -93,7 +94,7 @@ class EvalStep:
         # A copy, because eval mode is a static part of the model and would make the train step another program.
         copy = nnx.clone(model)
         copy.eval()
-        self._graph = nnx.graphdef(copy)
+        self._model = PlainState(copy)
         self._expected = (carry.state["model"], abstract_batch(self.features, batch_size, sharding))
         whole = jax.tree.leaves(self._expected[0])[0].sharding
         self._compiled = self.budget.compile(self.function, *self._expected, out_shardings=whole)
@@ -117,7 +118,7 @@ class EvalStep:
         """The step as a plain function of the model's arrays and a batch."""
         where = self.budget.name
         batch_contract(where, batch, self.features, self.batch_size)
-        model = nnx.merge(self._graph, state)
+        model = self._model.module(state)
         mask = batch[MASK]
         values = self._metrics(model, {name: batch[name] for name in batch if name != MASK})
         if "examples" in values:

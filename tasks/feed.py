@@ -103,9 +103,10 @@ def _parts(store: Store, request: Request, records: Artifact) -> tuple[Any, Any]
     """What `tune` needs: the batches of a setting, and what training does with a batch before its step."""
     import jax
 
-    from tasks.contracts import check_batch
+    from tasks.batch_check import BatchCheck
 
-    recipe, features = request.dataset.recipe, request.dataset.features
+    recipe = request.dataset.recipe
+    check = BatchCheck(request.dataset.features, recipe.batch_size)
     pipelines: dict[bool, Any] = {}
 
     def opened(setting: Setting) -> Any:  # noqa: ANN401 - Grain loads late
@@ -117,7 +118,7 @@ def _parts(store: Store, request: Request, records: Artifact) -> tuple[Any, Any]
 
     def take(step: int, batch: Any) -> None:  # noqa: ANN401
         if not any(isinstance(column, jax.Array) for column in batch.values()):
-            check_batch(batch, features, recipe.batch_size, step=step)
+            check(batch, step)
         jax.block_until_ready(jax.device_put(batch))
 
     return opened, take

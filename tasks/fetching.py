@@ -13,20 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Metrics = dict[str, jax.Array]
+from tasks.step_metrics import Layout, StepMetrics
 
 
 class Fetching:
     """The metrics of the steps that weren't given yet.
 
     Args:
-        names: Of the metrics, each of one number.
+        names: Of the metrics that are wanted, each of one number.
         every: Steps of a window.
     """
 
     def __init__(self, names: Sequence[str], every: int) -> None:
         self._names, self._every = tuple(names), every
-        self._window: list[Metrics] = []
+        self._window: list[jax.Array] = []
+        self._layout: Layout = {}
         self._on_its_way: tuple[int, jax.Array] | None = None
 
     @property
@@ -39,9 +40,10 @@ class Fetching:
         """Steps that weren't given yet."""
         return len(self._window) + (self._on_its_way[0] if self._on_its_way else 0)
 
-    def add(self, metrics: Metrics) -> None:
+    def add(self, metrics: StepMetrics) -> None:
         """Adds those of the next step; fetches nothing."""
-        self._window.append(metrics)
+        self._window.append(metrics.packed)
+        self._layout = metrics.layout
 
     def older(self) -> list[dict[str, float]]:
         """Rows of the window before this one, oldest first, and begins to fetch this one."""
@@ -60,17 +62,18 @@ class Fetching:
         return rows
 
     def _packed(self) -> jax.Array:
-        metrics = [tuple(one[name] for name in self._names) for one in self._window]
-        return packed(metrics + metrics[-1:] * (self._every - len(metrics)))  # of one length: one program
+        lacking = self._every - len(self._window)
+        return stacked(self._window + self._window[-1:] * lacking)  # of one length: one program
 
     def _arrived(self) -> list[dict[str, float]]:
         if self._on_its_way is None:
             return []
         (count, numbers), self._on_its_way = self._on_its_way, None
-        return [dict(zip(self._names, row, strict=True)) for row in np.asarray(numbers)[:count].tolist()]
+        wanted = np.asarray(numbers)[:count, [self._layout[name].first for name in self._names]]
+        return [dict(zip(self._names, row, strict=True)) for row in wanted.tolist()]
 
 
 @jax.jit
-def packed(metrics: list[tuple[jax.Array, ...]]) -> jax.Array:
-    """float32 [steps, metrics]: one array to fetch, because each costs as much as a small step."""
-    return jnp.stack([jnp.stack([value.astype(jnp.float32) for value in one]) for one in metrics])
+def stacked(window: list[jax.Array]) -> jax.Array:
+    """float32 [steps, numbers]: one array to fetch, because each costs as much as a small step."""
+    return jnp.stack(window)

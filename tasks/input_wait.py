@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,23 +15,18 @@ class InputWait:
 
     Attributes:
         first: Step of the first wait.
+        seconds: Of all waits.
     """
 
     def __init__(self, first: int) -> None:
         self.first = first
+        self.seconds = 0.0
         self._waits: list[float] = []
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Around the wait for one batch."""
-        asked = time.perf_counter()
-        yield
-        self._waits.append(time.perf_counter() - asked)
-
-    @property
-    def seconds(self) -> float:
-        """Of all waits."""
-        return sum(self._waits)
+    def add(self, seconds: float) -> None:
+        """The wait for the next batch."""
+        self.seconds += seconds
+        self._waits.append(seconds)
 
     def share(self, seconds: float) -> float | None:
         """Of a training that took `seconds`; None before it began."""

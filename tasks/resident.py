@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from datasets.errors import PipelineError
-from tasks.contracts import check_batch
+from tasks.batch_check import BatchCheck
 from tasks.pipeline import Source
 
 MOST_BYTES = 256 << 20  # of a split; device memory is for the model
@@ -40,7 +40,7 @@ class Resident:
         for start in range(0, len(source), _ROWS_AT_ONCE):
             ids = np.arange(start, min(start + _ROWS_AT_ONCE, len(source)))
             block = source.read(ids)
-            check_batch(block, self.features, len(ids), ids=ids.tolist())
+            BatchCheck(self.features, len(ids))(block, ids=ids)
             for name, column in block.items():
                 parts[name].append(column)
         self._rows = len(source)

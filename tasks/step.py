@@ -25,6 +25,8 @@ from tasks.autopsy import differ, signature
 from tasks.budget import TraceBudget
 from tasks.contracts import array_contract, batch_contract, device_dtype, surfacing
 from tasks.leaves import local, put
+from tasks.plain_state import PlainState, plain
+from tasks.step_metrics import Layout, StepMetrics, layout_of, pack
 
 Batch = Mapping[str, Any]
 LossFn = Callable[[Any, Batch], tuple[jax.Array, dict[str, jax.Array]]]
@@ -130,20 +132,19 @@ class TrainStep:
         self._loss_fn = surfacing(name, loss_fn)
         model = nnx.clone(model)
         model.train()
-        self._model_graph, model_state = nnx.split(model)
-        self._optimizer_graph, optimizer_state = nnx.split(nnx.Optimizer(model, tx, wrt=nnx.Param))
-        state = {"model": _pure(model_state), "optimizer": _pure(optimizer_state)}
-        self._initial = _fresh_carry(state)
-        self.gradient_leaves = leaf_paths(_pure(nnx.state(model, nnx.Param)))
+        self._model, self._optimizer = PlainState(model), PlainState(nnx.Optimizer(model, tx, wrt=nnx.Param))
+        self._initial = _fresh_carry({"model": self._model.arrays, "optimizer": self._optimizer.arrays})
+        self.gradient_leaves = leaf_paths(plain(nnx.state(model, nnx.Param)))
         if not self.gradient_leaves:
             raise ContractError(f"{name}: the model has no parameters", got=type(model).__name__)
         self._expected = (self.abstract_carry(), abstract_batch(features, batch_size, batch_sharding))
+        self._layout: Layout = {}
         self._compiled = self.budget.compile(
-            self.function, *self._expected, donate_argnums=0, out_shardings=self.sharding
+            self._packed, *self._expected, donate_argnums=0, out_shardings=self.sharding
         )
 
-    def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
-        """One batch. `carry` is used up; the metrics stay on the device.
+    def __call__(self, carry: Carry, batch: Batch) -> tuple[Carry, StepMetrics]:
+        """One batch. `carry` is used up; the metrics stay on the device until one is asked for.
 
         Returns:
             The new carry, and metrics: loss float32 []; grad_norm float32 []; grad_sq float32 [parameters' leaves],
@@ -155,15 +156,21 @@ class TrainStep:
             ContractError: The carry was given to a step before.
         """
         try:
-            return self._compiled(carry, batch)
+            carried, packed = self._compiled(carry, batch)
         except (TypeError, ValueError, RuntimeError) as error:
             refused = refusal(self.budget, inspect.signature(self.function), self._expected, (carry, batch))
             if refused is None:
                 raise
             raise refused from error
+        return carried, StepMetrics(packed, self._layout)
+
+    def _packed(self, carry: Carry, batch: Batch) -> tuple[Carry, jax.Array]:
+        new, metrics = self.function(carry, batch)
+        self._layout = layout_of(metrics)
+        return new, pack(metrics)
 
     def function(self, carry: Carry, batch: Batch) -> tuple[Carry, dict[str, jax.Array]]:
-        """The step as a plain function of arrays: what is compiled, and what a debugger runs."""
+        """The step as a plain function of arrays, each metric an array of its own: what a debugger runs."""
         where = self.budget.name
         batch_contract(where, batch, self.features, self.batch_size)
         loss, aux, grads, moved = self.gradients(carry, batch)
@@ -175,10 +182,9 @@ class TrainStep:
         healthy = live & finite
 
         def apply() -> dict[str, Any]:
-            model = nnx.merge(self._model_graph, moved)
-            optimizer = nnx.merge(self._optimizer_graph, carry.state["optimizer"])
+            model, optimizer = self._model.module(moved), self._optimizer.module(carry.state["optimizer"])
             optimizer.update(model, grads)
-            new = {"model": _pure(nnx.state(model)), "optimizer": _pure(nnx.state(optimizer))}
+            new = {"model": plain(nnx.state(model)), "optimizer": plain(nnx.state(optimizer))}
             _same_types(f"{where}: the update", carry.state, new)
             return new
 
@@ -195,7 +201,7 @@ class TrainStep:
             ContractError: The loss function gives something else than (scalar float loss, dict of arrays).
         """
         where = self.budget.name
-        model = nnx.merge(self._model_graph, carry.state["model"])
+        model = self._model.module(carry.state["model"])
 
         def checked_loss(model: nnx.Module, batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
             out = self._loss_fn(model, batch)
@@ -210,7 +216,7 @@ class TrainStep:
             return loss.astype(jnp.float32), aux
 
         (loss, aux), grads = nnx.value_and_grad(checked_loss, has_aux=True)(model, batch)
-        moved = _pure(nnx.state(model))
+        moved = plain(nnx.state(model))
         _same_types(f"{where}: the forward pass", carry.state["model"], moved)
         return loss, aux, grads, moved
 
@@ -232,7 +238,7 @@ class TrainStep:
 
     def model(self, carry: Carry) -> Any:  # noqa: ANN401 - the class of the model that came in
         """A copy of the model at this point, in eval mode."""
-        model = nnx.merge(self._model_graph, jax.tree.map(lambda x: jnp.copy(local(x)), carry.state["model"]))
+        model = self._model.module(jax.tree.map(lambda x: jnp.copy(local(x)), carry.state["model"]))
         model.eval()
         return model
 
@@ -293,11 +299,6 @@ def _finite_leaves(state: Any) -> jax.Array:  # noqa: ANN401
 
 def _float32_leaves(grads: Any) -> list[jax.Array]:  # noqa: ANN401
     return [g.astype(jnp.float32).reshape(-1) for g in jax.tree.leaves(nnx.as_pure(grads))]
-
-
-def _pure(state: Any) -> dict[str, Any]:  # noqa: ANN401
-    # Arrays instead of Variables: merge would reuse the Variables of its input, and an update would reach into the old.
-    return nnx.to_pure_dict(nnx.as_pure(state))
 
 
 def leaf_paths(tree: Any) -> tuple[str, ...]:  # noqa: ANN401

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from datasets.recipe import Recipe
-from tasks.contracts import cross_entropy, example_cross_entropy, example_squared_error, single_output
+from tasks.losses import cross_entropy, example_cross_entropy, example_squared_error, single_output
 
 Named = dict[str, jax.Array]
 

@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ from datasets.schema import Columns
 from tasks.ahead import depth_here
 from tasks.artifact import Artifact, Draft
 from tasks.autotune import Setting
+from tasks.batch_check import BatchCheck
 from tasks.beginning import beginning
 from tasks.canonical import canonical
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
-from tasks.contracts import check_batch
 from tasks.debug_checks import DebugStep, watching_layers
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
@@ -212,7 +213,7 @@ class Training:
         for at, batch, placed in () if self.stopping.over else self._batches(start):
             carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
-            watch.saw(at, batch, self.order.ids(at)[1].tolist(), metrics)
+            watch.saw(at, batch, self.order.ids(at)[1], metrics)
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
             # Asked once: a signal may come between two lines.
@@ -225,7 +226,8 @@ class Training:
             began_evaluating = time.perf_counter()
             tested = self._evaluate(carry, at) if evaluates else {}
             self.evaluating += time.perf_counter() - began_evaluating
-            log.append([tested] if tested else [])
+            if tested:
+                log.append([tested])
             scores = {name: tested[name] for name in tested if name in BEST}
             if BEST[0] in tested:
                 self.stopping.see(tested[BEST[0]])
@@ -291,12 +293,14 @@ class Training:
                 yield at, batch, placed
 
     def _checked(self, start: int, batches: Iterator[Columns]) -> Iterator[Columns]:
+        share = self.pipeline.order.share
+        check = BatchCheck(self.dataset.features, share.stop - share.start)
         for at in range(start, self.total):
-            with self.wait.one():
-                batch = next(batches)
+            asked = time.perf_counter()
+            batch = next(batches)
+            self.wait.add(time.perf_counter() - asked)
             if not self.setting.resident:  # then every row was checked when it was put on the device
-                ids = self.pipeline.order.ids(at)[1].tolist()
-                check_batch(batch, self.dataset.features, len(ids), step=at, ids=ids)
+                check(batch, at, self.pipeline.order.ids(at)[1])
             yield batch
 
     def _evaluate(self, carry: Carry, at: int) -> dict[str, Any]:
@@ -339,6 +343,7 @@ def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return {k: overlaid(v, top[k]) if isinstance(v, dict) and k in top else top.get(k, v) for k, v in state.items()}
 
 
+@cache
 def versions() -> dict[str, str]:
     """Of what decides the bits of a training."""
     return {"python": platform.python_version(), **{n: version(n) for n in ("jax", "jaxlib", "flax", "optax")}}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from datasets.recipe import Recipe
@@ -25,6 +24,7 @@ from tasks.order import Order
 from tasks.progress import LOG, Bar
 from tasks.silent import NoLog
 from tasks.step import Batch, Carry
+from tasks.step_metrics import StepMetrics
 
 FETCH_EVERY = 25
 FETCHED = ("loss", "grad_norm", "applied")
@@ -58,11 +58,11 @@ class Watch:
         self._began, self._first = time.perf_counter(), -1
         self.times: list[dict[str, Any]] = []
 
-    def saw(self, at: int, batch: Batch, ids: Sequence[Any], metrics: Mapping[str, jax.Array]) -> None:
+    def saw(self, at: int, batch: Batch, ids: Sequence[Any] | np.ndarray, metrics: StepMetrics) -> None:
         """Takes note of a step; fetches nothing."""
         self._first = at if self._first < 0 else self._first
         self._firewall.observe(at, batch, ids, metrics)
-        self._fetching.add(dict(metrics))
+        self._fetching.add(metrics)
 
     def look(self, carry: Carry, at: int, progress: Bar, *, now: bool) -> None:
         """Logs what has arrived when a window is full, and with `now` every step up to this one.

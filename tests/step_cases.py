@@ -12,9 +12,10 @@ from flax import nnx
 
 from datasets.errors import NonFiniteError
 from datasets.schema import Columns, Feature
-from tasks.contracts import cross_entropy
 from tasks.firewall import Firewall
+from tasks.losses import cross_entropy
 from tasks.step import Carry, TrainStep
+from tasks.step_metrics import StepMetrics
 
 BATCH = 8
 FEATURES = {"x": Feature("float32", (4,)), "y": Feature("int32", classes=("a", "b", "c"))}
@@ -56,7 +57,7 @@ def bad_batch(index: int, row: int = 2) -> Columns:
     return columns
 
 
-def run(step: TrainStep, carry: Carry, batches: list[Columns]) -> tuple[Carry, list[dict[str, jax.Array]]]:
+def run(step: TrainStep, carry: Carry, batches: list[Columns]) -> tuple[Carry, list[StepMetrics]]:
     metrics = []
     for columns in batches:
         carry, got = step(carry, columns)

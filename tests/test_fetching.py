@@ -6,11 +6,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tasks.fetching import Fetching, packed
+from tasks.fetching import Fetching, stacked
+from tasks.step_metrics import StepMetrics
 
 
-def step(number: int) -> dict[str, jax.Array]:
-    return {"loss": jnp.float32(number), "applied": jnp.bool_(number % 3 != 0), "other": jnp.zeros(4)}
+def step(number: int) -> StepMetrics:
+    return StepMetrics.of(
+        {"other": jnp.zeros(4), "loss": jnp.float32(number), "applied": jnp.bool_(number % 3 != 0)}
+    )  # fmt: skip
 
 
 def test_a_window_is_given_when_the_next_is_full() -> None:
@@ -36,11 +39,11 @@ def test_all_gives_a_short_window_at_once() -> None:
 def test_the_window_before_is_given_without_waiting_for_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def watched(metrics: list[tuple[jax.Array, ...]]) -> jax.Array:
-        asked.append(float(metrics[0][0]))
-        return packed(metrics)
+    def watched(window: list[jax.Array]) -> jax.Array:
+        asked.append(float(window[0][4]))
+        return stacked(window)
 
-    monkeypatch.setattr("tasks.fetching.packed", watched)
+    monkeypatch.setattr("tasks.fetching.stacked", watched)
     fetching = Fetching(("loss",), 2)
     for number in range(4):
         fetching.add(step(number))
@@ -50,10 +53,10 @@ def test_the_window_before_is_given_without_waiting_for_the_newest(monkeypatch: 
 
 
 def test_windows_of_any_length_are_one_program() -> None:
-    packed.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
+    stacked.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
     fetching = Fetching(("loss", "applied"), 5)
     for length in (5, 3, 1):
         for number in range(length):
             fetching.add(step(number))
         assert len(fetching.all()) == length
-    assert packed._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert stacked._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]

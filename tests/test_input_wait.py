@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from tasks import input_wait
 from tasks.input_wait import InputWait
 
 
 @pytest.fixture
-def wait(monkeypatch: pytest.MonkeyPatch) -> InputWait:
+def wait() -> InputWait:
     """Waits of 1, 2, 30 and 1 ms from step 100 on."""
-    made, clock = InputWait(100), iter([0.0, 0.001, 1.0, 1.002, 2.0, 2.030, 3.0, 3.001])
-    monkeypatch.setattr(input_wait.time, "perf_counter", lambda: next(clock))
-    for _ in range(4):
-        with made.one():
-            pass
+    made = InputWait(100)
+    for seconds in (0.001, 0.002, 0.030, 0.001):
+        made.add(seconds)
     return made
 
 
@@ -35,7 +32,8 @@ def test_nothing_happened_yet() -> None:
 @pytest.mark.parametrize(("waited", "seconds", "warned"), [(6.0, 100.0, True), (4.9, 100.0, False), (0.9, 1.0, False)])
 def test_a_warning_above_five_percent_names_the_cure(waited: float, seconds: float, warned: bool) -> None:
     wait = InputWait(0)
-    wait._waits = [waited / 2] * 2
+    wait.add(waited / 2)
+    wait.add(waited / 2)
     text = wait.warning(seconds, augmented=False)
     assert (text is not None) == warned
     if text is not None:

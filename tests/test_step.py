@@ -18,9 +18,9 @@ from flax import nnx
 from step_cases import BATCH, FEATURES, Tiny, bad_batch, batch, bits, loss_fn, make_step, run, tiny, watched
 
 from datasets.errors import ContractError, NonFiniteError, ParameterError, TraceBudgetExceeded, TrainingError
-from tasks.contracts import cross_entropy, example_cross_entropy
 from tasks.eval_step import EvalStep, pad_batch
 from tasks.firewall import Firewall
+from tasks.losses import cross_entropy, example_cross_entropy
 from tasks.step import Policy, TrainStep, leaf_paths
 
 

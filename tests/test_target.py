@@ -12,7 +12,7 @@ import pytest
 
 from datasets.errors import ContractError
 from datasets.recipe import Recipe
-from tasks.contracts import cross_entropy, example_squared_error
+from tasks.losses import cross_entropy, example_squared_error
 from tasks.target import OfClasses, OfNumber, target_of
 
 OUTPUTS = jnp.array([[1.0], [2.0], [-1.0], [0.5]])
