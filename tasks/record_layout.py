@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -104,6 +104,20 @@ class Layout:
             some: Any = columns[name][start:stop]
             pieces += [some.lengths.astype(LENGTH), np.ascontiguousarray(some.values)]
         return pieces
+
+    def records(self, columns: Columns, start: int, stop: int, rows: int) -> Iterator[bytes]:
+        """Gives the rows start <= i < stop as whole records of `rows` rows, each copied once, into its record."""
+        if self.ragged:
+            for first in range(start, stop, rows):
+                yield b"".join(self.encode(columns, first, first + rows))
+            return
+        # Slices of plain bytes, taken all at once: to slice arrays for each record costs as much as to copy it
+        parts = []
+        for name, width in zip(self.names, self.widths, strict=True):
+            flat = np.ascontiguousarray(columns[name][start:stop]).reshape(-1).view(np.uint8).data
+            size = rows * width
+            parts.append([flat[at * size : (at + 1) * size] for at in range((stop - start) // rows)])
+        yield from map(b"".join, zip(*parts, strict=True))
 
     def decode(self, raw: bytes, rows: int) -> Columns:
         """Gives the rows of one record, as views of `raw`; the reverse of `encode`.

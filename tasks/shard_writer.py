@@ -1,15 +1,17 @@
 """Writes the rows of a split as ArrayRecord shards; `records.py` says what lies in them and reads them.
 
-A shard that is full is closed, and while the next one is written other threads hash it, sync it and open it once to
-count its records. So each byte is hashed once and each shard synced once, beside the work.
+A shard that is full is closed and its records are counted; while the next one is written other threads hash it and
+sync it (`closed_shard.py`). So each byte is hashed once and each shard synced once, beside the work.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,10 +20,13 @@ from array_record.python import array_record_module  # pyright: ignore[reportAtt
 
 from datasets.errors import GristmillError, ParameterError, SplitError, StoreError
 from datasets.schema import Columns, Feature, check_int
-from tasks.durable import fsync_dir, fsync_file, sha256_file
+from tasks.closed_shard import ClosedShard
+from tasks.durable import fsync_dir
 from tasks.record_layout import Layout
-from tasks.records import Shard, close_shard, open_shard
+from tasks.records import Shard
+from tasks.turns import quick_turns
 
+MOST_CLOSED = 4  # shards whose hash and sync may be outstanding: they are open files
 MAX_RECORDS = 4096  # of a shard: ArrayRecord finds a record in time linear in their number
 # With more threads of its own, the writer spends more time on handing chunks over than on writing them
 OPTIONS = "group_size:1,uncompressed,max_parallelism:1"
@@ -39,8 +44,7 @@ class ShardWriter:
         features: What a row is made of.
         rows_per_record: 1 for records that other ArrayRecord readers take apart row by row.
         rows_per_shard: A multiple of `rows_per_record`.
-        beside: Whether other threads look after full shards; where every core has a writer, they would only be in
-            the way.
+        beside: Whether another thread hashes full shards; where every core has a writer, it would only be in the way.
 
     Example:
         >>> with ShardWriter(folder, "train", features) as writer:  # doctest: +SKIP
@@ -63,8 +67,10 @@ class ShardWriter:
         self._pending_rows = 0
         self._writer: Any = None
         self._shard_rows = 0
-        self._shards: list[Future[Shard]] = []  # with the names that they have while they are partial
-        self._beside = ThreadPoolExecutor(2, thread_name_prefix="gristmill-shards") if beside else None
+        self._shards: list[Shard] = []  # with the names that they have while they are partial
+        self._closed: deque[ClosedShard] = deque()  # after these
+        self._hash_here = not beside
+        self._beside = ThreadPoolExecutor(2, thread_name_prefix="gristmill-shards")
         folder.mkdir(parents=True, exist_ok=True)
         self._remove(partial_only=False)
 
@@ -79,8 +85,9 @@ class ShardWriter:
             with suppress(Exception):  # the block is being left because of the error that matters
                 self._writer.close()
             self._writer = None
-        if self._beside is not None:
-            self._beside.shutdown(cancel_futures=True)
+        self._beside.shutdown(cancel_futures=True)
+        while self._closed:
+            self._closed.popleft().close()
         self._remove(partial_only=True)
 
     def write(self, columns: Columns) -> None:
@@ -90,19 +97,12 @@ class ShardWriter:
             SchemaError: They don't fit the features.
             StoreError: The disk is full or fails.
         """
-        length = self._layout.check(columns, self._rows)
-        start = 0
-        while start < length:
-            stop = min(length, start + self._rows_per_record - self._pending_rows)
-            pieces = self._layout.encode(columns, start, stop)
-            if stop - start == self._rows_per_record:  # whole: it is copied once, into the record
-                self._put(b"".join(pieces), self._rows_per_record)
-            else:
-                self._pending.append([bytes(piece) for piece in pieces])
-                self._pending_rows += stop - start
-                if self._pending_rows == self._rows_per_record:
-                    self._flush()
-            start = stop
+        length, size = self._layout.check(columns, self._rows), self._rows_per_record
+        head = min(length, -self._pending_rows % size)  # makes the record whole that was begun
+        whole = head + (length - head) // size * size
+        self._keep(columns, 0, head)
+        self._put(self._layout.records(columns, head, whole, size), (whole - head) // size)
+        self._keep(columns, whole, length)
         self._rows += length
 
     def finish(self) -> list[Shard]:
@@ -116,46 +116,64 @@ class ShardWriter:
             self._flush()
         if self._writer is not None:
             self._close_shard()
+        self._settle(at_most=0)
         if not self._shards:
             raise SplitError(f"split {self._split!r} has no rows", split=self._split)
         named = []
-        for index, shard in enumerate([future.result() for future in self._shards]):
+        for index, shard in enumerate(self._shards):
             name = f"{self._split}-{index:05d}-of-{len(self._shards):05d}.array_record"
             (self._folder / shard.name).replace(self._folder / name)
             named.append(Shard(name, shard.rows, shard.sha256, shard.bytes))
         fsync_dir(self._folder)
         return named
 
-    def _flush(self) -> None:
-        self._put(b"".join(part for place in zip(*self._pending, strict=True) for part in place), self._pending_rows)
-        self._pending, self._pending_rows = [], 0
+    def _keep(self, columns: Columns, start: int, stop: int) -> None:
+        """Takes rows that are no whole record, or make one with those before."""
+        if start == stop:
+            return
+        self._pending.append([bytes(piece) for piece in self._layout.encode(columns, start, stop)])
+        self._pending_rows += stop - start
+        if self._pending_rows == self._rows_per_record:
+            self._flush()
 
-    def _put(self, record: bytes, rows: int) -> None:
-        try:
-            if self._writer is None:
-                self._writer = array_record_module.ArrayRecordWriter(str(self._partial()), OPTIONS)
-            self._writer.write(record)
-        except Exception as error:
-            raise StoreError("a shard can't be written", file=str(self._partial()), reason=str(error)) from error
-        self._shard_rows += rows
-        if self._shard_rows == self._rows_per_shard:
-            self._close_shard()
+    def _flush(self) -> None:
+        record = b"".join(part for place in zip(*self._pending, strict=True) for part in place)
+        rows, self._pending, self._pending_rows = self._pending_rows, [], 0
+        self._put(iter([record]), 1, rows)
+
+    def _put(self, records: Iterator[bytes], count: int, rows: int | None = None) -> None:
+        """Writes so many records of so many rows each; of full ones, unless it says."""
+        rows = self._rows_per_record if rows is None else rows
+        while count:
+            room = -(-(self._rows_per_shard - self._shard_rows) // self._rows_per_record)
+            some = min(count, room)
+            with _explained(self._partial()):
+                if self._writer is None:
+                    self._writer = array_record_module.ArrayRecordWriter(str(self._partial()), OPTIONS)
+                write = self._writer.write
+                for record in itertools.islice(records, some):
+                    write(record)
+            count -= some
+            self._shard_rows += some * rows
+            if some == room:
+                self._close_shard()
 
     def _close_shard(self) -> None:
         path, rows = self._partial(), self._shard_rows
-        try:
+        with _explained(path):
             writer, self._writer = self._writer, None
             writer.close()
-        except Exception as error:
-            raise StoreError("a shard can't be written", file=str(path), reason=str(error)) from error
-        self._shards.append(_done(self._beside, path, rows, self._rows_per_record))
+            self._closed.append(ClosedShard(path, rows, self._rows_per_record, self._beside, hash_here=self._hash_here))
         self._shard_rows = 0
-        for earlier in self._shards:
-            if earlier.done():  # what went wrong beside is said now, not at the end
-                earlier.result()
+        self._settle(at_most=MOST_CLOSED)
+
+    def _settle(self, *, at_most: int) -> None:
+        """Takes the shards that are done, so that what went wrong with one is said now; leaves so many that aren't."""
+        while self._closed and (len(self._closed) > at_most or self._closed[0].is_done):
+            self._shards.append(self._closed.popleft().result())
 
     def _partial(self) -> Path:
-        return self._folder / f"{self._split}-{len(self._shards):05d}.partial"
+        return self._folder / f"{self._split}-{len(self._shards) + len(self._closed):05d}.partial"
 
     def _remove(self, *, partial_only: bool) -> None:
         number = "[0-9]" * 5
@@ -185,7 +203,8 @@ def write_shards(
         SplitError: There are no rows.
         StoreError: The disk is full or fails.
     """
-    with ShardWriter(folder, split, features, rows_per_record=rows_per_record, rows_per_shard=rows_per_shard) as writer:
+    sizes = {"rows_per_record": rows_per_record, "rows_per_shard": rows_per_shard}
+    with quick_turns(), ShardWriter(folder, split, features, **sizes) as writer:
         for block in blocks:
             writer.write(block)
         return writer.finish()
@@ -208,23 +227,11 @@ def check_sizes(rows_per_record: int, rows_per_shard: int) -> None:
         )  # fmt: skip
 
 
-def _done(beside: ThreadPoolExecutor | None, path: Path, rows: int, rows_per_record: int) -> Future[Shard]:
-    if beside is not None:
-        return beside.submit(_looked_after, path, rows, rows_per_record)
-    future: Future[Shard] = Future()
-    future.set_result(_looked_after(path, rows, rows_per_record))
-    return future
-
-
-def _looked_after(path: Path, rows: int, rows_per_record: int) -> Shard:
-    """A shard that was just closed: hashed, synced, and opened to see that it holds what was written."""
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
     try:
-        digest, size = sha256_file(path), path.stat().st_size
-        fsync_file(path)
-        shard = Shard(path.name, rows, digest, size)
-        close_shard(open_shard(path, shard, rows_per_record))
+        yield
     except GristmillError:
         raise
     except Exception as error:
         raise StoreError("a shard can't be written", file=str(path), reason=str(error)) from error
-    return shard

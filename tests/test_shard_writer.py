@@ -17,7 +17,6 @@ from datasets.errors import DataFormatError, SchemaError, StoreError
 from datasets.ragged import Ragged
 from datasets.readers import delimited, jsonl, parquet
 from datasets.schema import Feature
-from tasks import shard_writer
 from tasks.columns import MappedColumns, build_columns
 from tasks.records import Shard, Shards
 from tasks.shard_writer import ShardWriter, write_shards
@@ -138,10 +137,10 @@ def test_full_shards_are_hashed_and_synced_once(tmp_path: Path, beside: bool, mo
 def test_what_goes_wrong_with_a_full_shard_ends_the_writing(
     tmp_path: Path, beside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(path: Path) -> str:
+    def fails(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_writer, "sha256_file", fails)
+    monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(StoreError, match="can't be written") as caught:
         write(tmp_path, [columns()], beside=beside)
     assert "No space left" in caught.value.facts["reason"]

@@ -210,7 +210,9 @@ def _feature(
     table: pa.Table, names: tuple[str, ...], feature: Feature, faults: Faults, row: int, fill: float | None
 ) -> np.ndarray:
     if len(names) == 1:
-        return _column(table, names[0], feature, Place(faults, names[0], row), fill)
+        column: Any = _column(table, names[0], feature, Place(faults, names[0], row), fill)
+        # What Arrow holds can't be changed in place, as a reader around this one may
+        return column if feature.varies or column.flags.writeable else column.copy()
     values = np.empty((table.num_rows, len(names)), feature.dtype)
     for i, name in enumerate(names):
         values[:, i] = _column(table, name, Feature(feature.dtype), Place(faults, name, row), fill)
@@ -222,4 +224,5 @@ def _column(table: pa.Table, name: str, feature: Feature, place: Place, fill: fl
     if pa.types.is_dictionary(array.type):
         # Chunks may have dictionaries of their own.
         array = array.cast(array.type.value_type)
-    return from_arrow(array.combine_chunks(), feature, place, fill)
+    # To combine a single chunk would copy it
+    return from_arrow(array.chunk(0) if array.num_chunks == 1 else array.combine_chunks(), feature, place, fill)

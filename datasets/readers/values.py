@@ -115,7 +115,7 @@ def fit(values: np.ndarray, feature: Feature, place: Place, fill: float | None =
         flat = _finite(flat, place, fill, "a finite number")
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
-            made = flat.astype(dtype)
+            made = flat.astype(dtype, copy=False)
         if flat.dtype.kind == "f" and dtype.itemsize < flat.dtype.itemsize:
             place.fault(
                 f"too large for {dtype}", np.isinf(made) & np.isfinite(flat), flat, f"a number that fits {dtype}"
