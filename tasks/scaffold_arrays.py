@@ -80,8 +80,12 @@ def pairs_of(arrays: dict[str, np.ndarray], label: str | None, where: str) -> di
     labels = [label] if label else [name for name in arrays if name.lower() in LABELS]
     if not labels and len(arrays) == 2 and len(flat) == 1:
         labels = flat
+    if not labels:
+        labels = [name for name in flat if arrays[name].dtype.kind in "iubUS" and len(arrays[name]) == rows_in(arrays)]
     others = [name for name in arrays if name not in labels and len(labels) == 1]
-    inputs = [name for name in others if name.lower() in INPUTS] or (others if len(others) == 1 else [])
+    wide = [name for name in others if arrays[name].ndim > 1 and len(arrays[name]) == len(arrays[labels[0]])]
+    named = [name for name in others if name.lower() in INPUTS]
+    inputs = named or (others if len(others) == 1 else wide)
     if len(labels) != 1 or len(inputs) != 1:
         raise ParameterError(
             "which array holds the examples, and which the labels?", parameter="label", file=where,
@@ -90,6 +94,12 @@ def pairs_of(arrays: dict[str, np.ndarray], label: str | None, where: str) -> di
             cure="rename them, or --label ARRAY",
         )  # fmt: skip
     return {"": (inputs[0], labels[0])}
+
+
+def rows_in(arrays: dict[str, np.ndarray]) -> int:
+    """How many rows the arrays have that can be examples; -1 if they differ."""
+    lengths = {len(array) for array in arrays.values() if array.ndim > 1}
+    return lengths.pop() if len(lengths) == 1 else -1
 
 
 def classes_of(labels: np.ndarray, where: str) -> tuple[str, ...]:

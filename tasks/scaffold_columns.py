@@ -125,6 +125,8 @@ class Table:
         columns: In their order.
         rows: Of all files.
         delimiter: Where it isn't the usual one.
+        paths: Of the files.
+        separator: Between values, where there is one.
     """
 
     kind: str
@@ -132,6 +134,8 @@ class Table:
     columns: list[Column]
     rows: int
     delimiter: str | None = None
+    paths: list[Path] = field(default_factory=list)
+    separator: str | None = None
 
 
 def look_at_columns(kind: str, folder: Path, where: str) -> Table:
@@ -147,7 +151,7 @@ def look_at_columns(kind: str, folder: Path, where: str) -> Table:
     rows = 0
     for path, name in files:
         keys = parquet.hive_keys(name) if kind == "parquet" else {}
-        for batch in _batches(kind, path, name, delimiter):
+        for batch in batches(kind, path, name, delimiter):
             for i, column in enumerate(batch.schema.names):
                 seen = columns.setdefault(column, Column(column, in_folder=column in keys))
                 seen.missing += rows - seen.rows  # files before this one hadn't the column
@@ -160,7 +164,10 @@ def look_at_columns(kind: str, folder: Path, where: str) -> Table:
     if rows == 0:
         raise DataFormatError("0 records", file=folder / where)
     usual = delimiter is None or all(delimiter == delimited._usual_delimiter(name) for _, name in files)
-    return Table(kind, [name for _, name in files], list(columns.values()), rows, None if usual else delimiter)
+    return Table(
+        kind, [name for _, name in files], list(columns.values()), rows, None if usual else delimiter,
+        [path for path, _ in files], delimiter,
+    )  # fmt: skip
 
 
 def delimiter_of(path: Path) -> str:
@@ -171,7 +178,8 @@ def delimiter_of(path: Path) -> str:
     return max(DELIMITERS, key=lambda mark: widths[mark])
 
 
-def _batches(kind: str, path: Path, name: str, delimiter: str | None) -> Iterator[pa.RecordBatch]:
+def batches(kind: str, path: Path, name: str, delimiter: str | None) -> Iterator[pa.RecordBatch]:
+    """All columns of one file of a table."""
     if kind == "delimited":
         header = delimited._header(path, delimiter or ",")
         yield from delimited.batches(path, {column: (column,) for column in header}, delimiter or ",")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from datasets.errors import ParameterError, SchemaError
 from tasks.scaffold_columns import MOST_DISTINCT, Column, Table, look_at_columns
+from tasks.scaffold_splits import Decided, decided_by
 from tasks.scaffold_text import Place, Sketch, quoted
 from tasks.scaffold_vector import reading, vector_of
 
@@ -49,10 +50,12 @@ def look_at_table(kind: str, place: Place, folder: Path, label: str | None) -> S
     table = look_at_columns(kind, folder, place.where)
     target = label_of(table, label)
     classes = () if label is not None and is_measured(target) else classes_of(target)
-    roles = roles_of([column for column in table.columns if column is not target])
+    decided = None if _splits(table) else decided_by(table, target, classes)
+    used = {id(target), *([id(decided.column)] if decided else [])}
+    roles = roles_of([column for column in table.columns if id(column) not in used])
     if not (roles.numbers or roles.filled or roles.lists or roles.classes or roles.texts):
         raise SchemaError("no column is left to learn from", file=folder / place.where, got="; ".join(roles.left_out))
-    return _sketch(table, place, target, classes, roles)
+    return _sketch(table, place, target, classes, roles, decided)
 
 
 def label_of(table: Table, label: str | None) -> Column:
@@ -162,13 +165,20 @@ def _unfit(column: Column) -> str | None:
     return None
 
 
-def _sketch(table: Table, place: Place, target: Column, classes: tuple[str, ...], roles: Roles) -> Sketch:
+def _sketch(
+    table: Table, place: Place, target: Column, classes: tuple[str, ...], roles: Roles, decided: Decided | None
+) -> Sketch:
     vector = vector_of(roles, target, classes)
+    key = vector.read(decided.column, decided.feature) if decided else ""
+    times = (decided.column.name,) if decided and decided.is_text else ()
     inputs = "inputs" if vector.joined else next(iter(vector.texts))
     left_out = [*roles.left_out]
     left_out += [f"{name} (a text: kept as bytes, not seen by the model)" for name in vector.texts if name != inputs]
-    splits = _splits(table)
-    imports = {"datasets.readers": {table.kind}, "datasets.schema": set() if splits is None else {"Files"}}
+    left_out += [f"{decided.column.name} (it decides the split, not seen by the model)"] if decided else []
+    splits = decided.rule.format(quoted(key)) if decided else _splits(table)
+    imports = {"datasets.readers": {table.kind}}
+    if splits is not None:
+        imports |= {"datasets.splits": {decided.helper}} if decided else {"datasets.schema": {"Files"}}
     if vector.transforms or vector.joined:
         imports["datasets.transforms"] = vector.helpers()
     width = vector.width or vector.read_as[inputs].shape[0]
@@ -176,9 +186,10 @@ def _sketch(table: Table, place: Place, target: Column, classes: tuple[str, ...]
         about=f"{_what(table)}: {f'{len(classes)} classes of ' if classes else ''}{target.name} by {width} inputs",
         place=place, features=vector.read_as, features_code="    features=COLUMNS,", inputs=inputs, label="label",
         transforms=vector.transforms_code() if vector.transforms or vector.joined else "",
-        read=reading(table, place.where, vector), reads="All rows, in the order of the files.", rows=table.rows,
+        read=reading(table, place.where, vector, times), reads="All rows, in the order of the files.", rows=table.rows,
         counts=dict(target.values) if classes else {}, imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
+        splits_why=decided.why if decided else "",
     )  # fmt: skip
 
 

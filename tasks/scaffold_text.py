@@ -77,6 +77,7 @@ class Sketch:
         constants: Python between the imports and `read`.
         rules: Sentences for the docstring: what is made of the values, how classes are ordered.
         left_out: What the model doesn't see, and why.
+        splits_why: What the splits go by, a line; "" where they speak for themselves.
         splits: Python; None for 80 % and 20 %, drawn within each class if there are classes.
         model: Name of a model.
         equal_rows: Whether the same inputs may well occur twice.
@@ -98,6 +99,7 @@ class Sketch:
     rules: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     splits: str | None = None
+    splits_why: str = ""
     model: str = "mlp"
     equal_rows: bool = False
     transforms: str = ""
@@ -144,7 +146,8 @@ def render(name: str, sketch: Sketch, record: str) -> str:
         + (f"{sketch.transforms}\n" if sketch.transforms else "")
         + f"    inputs={quoted(sketch.inputs)},\n"
         f"    label={quoted(sketch.label)},\n"
-        f"    splits={splits},\n"
+        + (f"{why}\n" if (why := filled_comment(sketch.splits_why)) else "")
+        + f"    splits={splits},\n"
         f"    recipe={recipe_text(sketch)},\n"
         f"{validation})\n"
     ).replace("\n\n\n\n\n", "\n\n\n")
@@ -242,6 +245,11 @@ def escaped(text: str) -> str:
     """A text that can stand in a docstring: no quotes that end it, no backslashes, nothing that can't be written."""
     plain = text.encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else " " for c in plain).replace("\\", "/").replace('"""', "'''")
+
+
+def filled_comment(text: str) -> str:
+    """A comment within the brackets of a dataset, in lines of the house's width."""
+    return textwrap.indent("\n".join(textwrap.wrap(escaped(text), WIDTH - 6, break_long_words=False)), "    # ")
 
 
 def filled(text: str) -> str:

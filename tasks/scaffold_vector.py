@@ -106,12 +106,13 @@ def below(low: float) -> float:
     return -1.0 if low >= 0 else -(10.0 ** (math.floor(math.log10(-low)) + 1))
 
 
-def reading(table: Table, where: str, vector: Vector) -> str:
-    """The body of `read`."""
+def reading(table: Table, where: str, vector: Vector, times: tuple[str, ...] = ()) -> str:
+    """The body of `read`; `times` are columns of times that are written as text."""
     options = []
     for option, values in (("columns", vector.columns), ("fill", vector.fill)):
         if values:
             options.append(f"{option}={{{', '.join(f'{quoted(name)}: {value}' for name, value in values.items())}}}")
+    options += [f"times=({', '.join(map(quoted, times))},)"] if times else []
     if table.delimiter:
         options.append(f"delimiter={quoted(table.delimiter)}")
     return bracketed(f"yield from {table.kind}.blocks(", ["raw", quoted(where), "COLUMNS", *options], ")", 4)

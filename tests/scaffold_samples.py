@@ -61,6 +61,19 @@ def parquet(folder: Path, files: int = 3, rows: int = 200) -> Path:
     return folder
 
 
+def visits(path: Path, rows: int = 400) -> Path:
+    """The table with whose visit it was, and when: an animal comes several times."""
+    made = columns(rows)
+    owners = [f"owner-{i * 7 % 80}" for i in range(rows)]
+    days = [f"2026-{1 + i * 12 // rows:02}-{1 + i % 28:02}" for i in range(rows)]
+    lines = [
+        "owner_id,day,weight,kind",
+        *map(",".join, zip(owners, days, map(str, made["weight"]), map(str, made["kind"]), strict=True)),
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 def arrays(path: Path, rows: int = 300) -> Path:
     random = np.random.default_rng(0)
     y = random.integers(0, 3, rows)

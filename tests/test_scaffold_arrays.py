@@ -59,6 +59,19 @@ def test_what_cannot_be_told(names: tuple[str, ...], label: str | None) -> None:
         pairs_of(arrays, label, "a.npz")
 
 
+def test_one_vector_of_whole_numbers_beside_arrays_is_the_label() -> None:
+    pixels, weights = np.zeros((50, 8, 8), np.uint8), np.linspace(0, 1, 50)
+    arrays = {"weights": weights, "pixels": pixels, "kind": np.arange(50) % 3}
+    assert pairs_of(arrays, None, "a.npz") == {"": ("pixels", "kind")}
+    assert pairs_of({**arrays, "edges": np.arange(7)}, None, "a.npz") == {"": ("pixels", "kind")}  # of other lengths
+    two_labels, two_inputs = {**arrays, "night": np.arange(50)}, {**arrays, "depth": pixels}
+    for unclear in (two_labels, two_inputs, {"pixels": pixels, "weights": weights, "w": weights}):
+        with pytest.raises(ParameterError, match="which the labels") as caught:
+            pairs_of(unclear, None, "a.npz")
+        assert "--label" in str(caught.value.cure)
+    assert pairs_of(two_labels, "night", "a.npz") == {"": ("pixels", "night")}
+
+
 def test_names_of_classes() -> None:
     assert classes_of(np.array(["b", "a"]), "") == ("a", "b")
     assert classes_of(np.array([b"b", b"a"]), "") == ("a", "b")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ROWS, ColumnNames
+from datasets.readers.times import with_times
 from datasets.schema import Block, Feature
 
 BLOCK = 16 << 20  # most bytes a record; pyarrow holds a few of these
@@ -34,7 +35,7 @@ MARKS = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
 def blocks(
     raw: Path, where: str, features: Mapping[str, Feature], *,
     columns: ColumnNames | None = None, fill: Mapping[str, float] | None = None, delimiter: str | None = None,
-    rows: int = ROWS,
+    times: Sequence[str] = (), rows: int = ROWS,
 ) -> Iterator[Block]:  # fmt: skip
     """Rows of one delimited file or several.
 
@@ -45,6 +46,7 @@ def blocks(
         columns: Column, or columns side by side, of the features that aren't named as their column is.
         fill: By feature, what stands for a missing value; a feature without is refused when a value is missing.
         delimiter: Between values; None for a tab in .tsv and .tab files and a comma in others.
+        times: Columns of text that are times (`times.py`).
         rows: Of a block.
 
     Yields:
@@ -59,7 +61,8 @@ def blocks(
 
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
-            parts = batches(path, wanted, delimiter or _usual_delimiter(name))
+            texts = batches(path, wanted, delimiter or _usual_delimiter(name))
+            parts = with_times(texts, times, name, wanted)
             yield from tables.to_blocks(parts, name, features, wanted, fill=fill, rows=rows)
 
     return tables.some_rows(every(), raw / where)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ColumnNames
+from datasets.readers.times import with_times
 from datasets.schema import Block, Feature
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
@@ -30,7 +31,8 @@ LONGEST = 64 << 20  # bytes of a line
 
 def blocks(
     raw: Path, where: str, features: Mapping[str, Feature], *,
-    columns: ColumnNames | None = None, fill: Mapping[str, float] | None = None, rows: int = 16_384,
+    columns: ColumnNames | None = None, fill: Mapping[str, float] | None = None,
+    times: Sequence[str] = (), rows: int = 16_384,
 ) -> Iterator[Block]:  # fmt: skip
     """Rows of one JSON Lines file or several.
 
@@ -40,6 +42,7 @@ def blocks(
         features: Declared features; the columns of the blocks.
         columns: Member, or members side by side, of the features that aren't named as their member is.
         fill: By feature, what stands for a missing value; a feature without is refused when a value is missing.
+        times: Columns of text that are times (`times.py`).
         rows: Of a block.
 
     Yields:
@@ -54,7 +57,7 @@ def blocks(
 
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
-            batches = _batches(path, wanted, rows)
+            batches = with_times(_batches(path, wanted, rows), times, name, wanted)
             yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows)
 
     return tables.some_rows(every(), raw / where)

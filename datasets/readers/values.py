@@ -12,6 +12,8 @@ last block, in every file order and at every block size. The rules:
   true and false are class names where there are such, else 1 and 0.
 - Text in front of a uint8 feature of shape (n,) is its UTF-8 bytes, padded with zeros; longer text is refused.
 - Lists fit a feature when every one has the declared length; or any, where the feature's length varies.
+- A time or date in front of a feature of whole numbers is the seconds since 1970 began, in UTC where it says no zone;
+  what is finer is cut off. Text is a time only where the reader is told so (`times.py`).
 - Text in front of a "string" feature is itself, "" and "NA" too; of a "bytes" feature, its UTF-8. Null is refused.
 """
 
@@ -72,6 +74,9 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
         return _varying(array, feature, place, fill)
     if pa.types.is_decimal(kind):
         return from_arrow(array.cast(pa.float64()), feature, place, fill)
+    if (pa.types.is_timestamp(kind) or pa.types.is_date(kind)) and np.dtype(feature.dtype).kind in "iu":
+        seconds = array.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        return from_arrow(seconds, feature, place, fill)
     if pa.types.is_null(kind):
         if fill is None:
             place.fault("null", np.ones(len(array), bool), array, "a value")

@@ -1,0 +1,129 @@
+"""Splits that the data asks for, as they stand in the written file and as they deal the rows out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datasets.schema import Dataset
+from datasets.splits import ByFraction, ByHash, ByTime, rows_of
+from tasks.scaffold_look import look
+from tasks.scaffold_text import render
+
+ROWS = 400
+START = datetime(2026, 1, 1, 7, tzinfo=UTC)
+
+
+def rows(**columns: list[Any]) -> dict[str, list[Any]]:
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 2, ROWS)
+    return {**columns, "weight": (4 + 9 * kind + random.normal(size=ROWS)).tolist(), "label": kind.tolist()}
+
+
+def csv(folder: Path, columns: dict[str, list[Any]]) -> Path:
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    (folder / "a.csv").write_text("\n".join([",".join(columns), *lines]) + "\n")
+    return folder / "a.csv"
+
+
+def written(path: Path) -> tuple[str, Dataset]:
+    sketch = look(path, None)
+    text = render("mine", sketch, "x")
+    made: dict[str, Any] = {}
+    exec(compile(text, "datasets/mine.py", "exec"), made)
+    return text, made["DATASET"]
+
+
+def dealt(dataset: Dataset, folder: Path) -> dict[str, np.ndarray]:
+    (block,) = dataset.read(folder)
+    found = rows_of(dataset.splits, block.columns, block.file, 0, ROWS, None)
+    assert sorted(np.concatenate(list(found.values())).tolist()) == list(range(ROWS))
+    return found
+
+
+DAYS = [START + timedelta(hours=9 * i) for i in range(ROWS)]
+TIMES = {
+    "text": ("created", [day.strftime("%Y-%m-%d %H:%M:%S") for day in DAYS]),
+    "zone": ("created", [day.isoformat() for day in DAYS]),
+    "date": ("day", [day.date().isoformat() for day in DAYS]),
+    "epoch": ("timestamp", [int(day.timestamp()) for day in DAYS]),
+}
+
+
+@pytest.mark.parametrize("kind", [*TIMES, "parquet"])
+def test_a_column_of_times_splits_by_time(tmp_path: Path, kind: str) -> None:
+    name, values = TIMES.get(kind, ("created", DAYS))
+    if kind == "parquet":
+        pq.write_table(pa.table(rows(created=DAYS)), tmp_path / "a.parquet")
+        path = tmp_path / "a.parquet"
+    else:
+        path = csv(tmp_path, rows(**{name: values}))
+    text, dataset = written(path)
+    assert isinstance(dataset.splits, ByTime)
+    cut = dataset.splits.parts["test"][0]
+    assert cut is not None
+    assert cut % 86_400 == 0
+    assert "# The future is predicted from the past: tested on 2026-0" in text
+    assert f"{name} (it decides the split" in text
+    found = dealt(dataset, tmp_path)
+    assert found["train"].max() < found["test"].min()
+    assert 0.15 < len(found["test"]) / ROWS < 0.3
+    assert dataset.inputs != name
+    assert name not in str(dataset.transforms)
+
+
+@pytest.mark.parametrize("key", ["number", "text"])
+def test_a_column_of_entities_splits_by_hash(tmp_path: Path, key: str) -> None:
+    users = [i * 7 % 90 + 1000 if key == "number" else f"ü{i * 7 % 90}" for i in range(ROWS)]
+    text, dataset = written(csv(tmp_path, rows(user_id=users)))
+    assert isinstance(dataset.splits, ByHash)
+    assert "# All rows of one user_id are in one split (90 of them)" in text
+    found = dealt(dataset, tmp_path)
+    assert not {users[i] for i in found["train"]} & {users[i] for i in found["test"]}
+
+
+def test_many_entities_are_counted_to_the_end(tmp_path: Path) -> None:
+    count = 1200
+    columns = {"customer": [i // 3 for i in range(3 * count)], "x": [i % 11 for i in range(3 * count)],
+               "label": [i % 2 for i in range(3 * count)]}  # fmt: skip
+    assert isinstance(written(csv(tmp_path, columns))[1].splits, ByHash)
+
+
+LATE = [0] * 350 + [1] * 50
+NO_SPLIT = {
+    "unique ids": rows(user_id=list(range(ROWS))),
+    "few entities": rows(user_id=[i % 5 for i in range(ROWS)]),
+    "few times": rows(day=["2026-01-01", "2026-01-02"] * (ROWS // 2)),
+    "two times": rows(created=TIMES["text"][1], updated=TIMES["text"][1]),
+    "a class that is only late": {**rows(created=TIMES["text"][1]), "label": LATE},
+    "a date that is none": rows(day=[*TIMES["date"][1][:-1], "2026-02-31"]),
+    "numbers of another kind": rows(time=list(range(ROWS))),
+    "a huge id": rows(user_id=[2**40 + i % 90 for i in range(ROWS)]),
+}
+
+
+@pytest.mark.parametrize("case", NO_SPLIT)
+def test_what_is_not_obvious_is_dealt_out_at_random(tmp_path: Path, case: str) -> None:
+    text, dataset = written(csv(tmp_path, NO_SPLIT[case]))
+    assert isinstance(dataset.splits, ByFraction)
+    assert "    # " not in text.partition("DATASET")[2]
+
+
+def test_time_goes_before_entities(tmp_path: Path) -> None:
+    both = rows(user_id=[i % 90 for i in range(ROWS)], created=TIMES["text"][1])
+    _, dataset = written(csv(tmp_path, both))
+    assert isinstance(dataset.splits, ByTime)
+    assert "user_id" not in dataset.features
+
+
+def test_files_that_are_named_after_splits_go_before_both(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for split in ("train", "test"):
+        csv(tmp_path, rows(user_id=[i % 90 for i in range(ROWS)])).rename(tmp_path / "t" / f"{split}.csv")
+    assert set(written(tmp_path / "t")[1].splits) == {"train", "test"}  # type: ignore[arg-type]

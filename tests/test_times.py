@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datasets.errors import ParameterError, SchemaError
+from datasets.readers import delimited, jsonl, parquet
+from datasets.schema import Feature
+
+FEATURES = {"at": Feature("int64"), "x": Feature("float32")}
+NOON = int(datetime(2026, 3, 1, 12, 30, tzinfo=UTC).timestamp())
+
+
+def csv(folder: Path, *texts: str) -> list[int]:
+    (folder / "a.csv").write_text("created,x\n" + "".join(f"{text},1\n" for text in texts))
+    blocks = delimited.blocks(folder, "a.csv", FEATURES, columns={"at": "created"}, times=("created",))
+    return np.concatenate([block.columns["at"] for block in blocks]).tolist()
+
+
+def test_texts_are_seconds_in_utc(tmp_path: Path) -> None:
+    assert csv(tmp_path, "2026-03-01T12:30:00", "2026-03-01 12:30", "2026-03-01T12:30:00.75", "1970-01-01") == [
+        NOON, NOON, NOON, 0,
+    ]  # fmt: skip
+    assert csv(tmp_path, "2026-03-01T13:30:00+01:00", "2026-03-01 12:30:00Z") == [NOON, NOON]
+
+
+@pytest.mark.parametrize("bad", ["2026-02-30", "12", "2026-03-01T12", "yesterday", "2026-03-01T12:30:00Z"])
+def test_what_is_no_time_is_refused(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(SchemaError, match="not a time") as caught:
+        csv(tmp_path, "2026-03-01", bad)
+    assert caught.value.facts["field"] == "created"
+
+
+def test_a_missing_time_is_a_missing_value(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="1 null") as caught:
+        csv(tmp_path, "2026-03-01", "NA")
+    assert str(caught.value.facts["row"]).startswith("1")
+
+
+def test_a_date_is_no_number_unless_it_is_said(tmp_path: Path) -> None:
+    csv(tmp_path, "2026-03-01")
+    with pytest.raises(SchemaError, match="not a whole number"):
+        list(delimited.blocks(tmp_path, "a.csv", FEATURES, columns={"at": "created"}))
+    with pytest.raises(ParameterError, match="no such column"):
+        list(delimited.blocks(tmp_path, "a.csv", FEATURES, columns={"at": "created"}, times=("gone",)))
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"at": "2026-03-01T12:30:00", "x": 1}\n')
+    (block,) = jsonl.blocks(tmp_path, "a.jsonl", FEATURES, times=("at",))
+    assert block.columns["at"].tolist() == [NOON]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
+def test_columns_of_times_in_parquet(tmp_path: Path, kind: Any) -> None:
+    at = pa.array([NOON * 1_000_000], pa.timestamp("us", "UTC"))
+    at = at.cast(pa.timestamp("us")).cast(kind, safe=False) if kind == pa.date32() else at.cast(kind)
+    pq.write_table(pa.table({"at": at, "x": [1.0]}), tmp_path / "a.parquet")
+    (block,) = parquet.blocks(tmp_path, "a.parquet", FEATURES)
+    assert block.columns["at"].tolist() == [NOON - NOON % 86_400 if kind == pa.date32() else NOON]
+    with pytest.raises(SchemaError):  # 2026 isn't a number between 0 and 255
+        list(parquet.blocks(tmp_path, "a.parquet", {**FEATURES, "at": Feature("uint8")}))
