@@ -42,6 +42,7 @@ def convert_raw(job: Job, raw: Artifact) -> Artifact:
                 drawn = drawn_over(dataset, dataset.read(folder))
                 with noting(ignored):
                     dealt = deal(dataset, _counted(dataset.read(folder), progress), draft.folder, drawn)
+        ignored.update(dealt.ignored)
         job.notes["ignored"] = dict(sorted(ignored.items()))
         _check_aside(dataset, dealt, draft)
         _check_counts(dataset, dealt)

@@ -37,6 +37,7 @@ class Dealt:
         left_out: Sound rows that are in no split.
         quarantined: Rows that were set aside.
         reasons: How many of them for which reason.
+        ignored: Files that the reader left out because they are no data, by what they are.
     """
 
     shards: dict[str, list[dict[str, Any]]]
@@ -45,6 +46,7 @@ class Dealt:
     left_out: int = 0
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
 
     @property
     def digests(self) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 The rule: a dataset whose file says `by_file=True` is converted so. Its reader is then given a folder with one raw file
 at a time and may speak of no other; its splits must look at nothing but a row and its file (Files, ByHash, ByTime),
-which is checked when the dataset file is loaded. Every other dataset is one part, such as IDX pairs (two files make
+which is checked when the dataset file is loaded. A file that the reader finds no reason to read (`_SUCCESS`, `.crc`,
+notes) is a part without rows. Every other dataset is one part, such as IDX pairs (two files make
 one example), folders of images (one file is one example) and splits that need to know all rows (Rows, ByFraction).
 
 A part's key is made of all that decides its bytes: what is in the key of the stage, but the file's own digest and name
@@ -14,12 +15,14 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import ArtifactDamaged, NoRecordsError, SchemaError
+from datasets.errors import ArtifactDamaged, FetchError, NoRecordsError, SchemaError
 from datasets.readers.cores import one_core
+from datasets.readers.ignored import noting
 from datasets.schema import Block, Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN, Dealt, deal
@@ -65,7 +68,7 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
     converted: list[str] = []
     for part, (artifact, is_new) in zip(parts, mapped(work, parts), strict=True):
         made.append(artifact)
-        converted += [part.name] if is_new else []
+        converted += [part.name] if is_new and not store.facts(artifact).get("ignored") else []
         progress.advance(store.facts(artifact)["rows"])
     job.notes["parts"] = {"files": len(parts), "converted": converted}
     LOG.info("%s: %d of %d raw files were converted, the others before", job.stage, len(converted), len(parts))
@@ -88,8 +91,10 @@ def make(
             (alone / part.name).parent.mkdir(parents=True)
             (alone / part.name).symlink_to(raw / part.name)
             # Where files are converted side by side, each core has a reader and a writer already
-            with one_core():
+            ignored: Counter[str] = Counter()
+            with one_core(), noting(ignored):
                 dealt = deal(dataset, _of_one_file(dataset, alone, part.name), draft.folder, beside=False)
+            dealt.ignored = dict(sorted(ignored.items()))
             shutil.rmtree(alone)
             draft.sealed = dealt.digests
             draft.facts = {name: value for name, value in asdict(dealt).items() if name != "origins"}
@@ -122,6 +127,10 @@ def _of_one_file(dataset: Dataset, folder: Path, name: str) -> Any:  # noqa: ANN
             yield _checked(block, name)
     except NoRecordsError:  # of all files together there must be some; `convert` says so
         return
+    except FetchError:
+        if not (folder / name).is_file():
+            raise
+        # It is there, and is not what the reader reads: it would have been passed over among the others, too
 
 
 def _checked(block: Block, name: str) -> Block:
@@ -150,6 +159,8 @@ def _joined(store: Store, parts: list[Artifact], target: Path) -> Dealt:
         whole.rows += fact["rows"]
         whole.left_out += fact["left_out"]
         whole.quarantined += fact["quarantined"]
+        for what, count in fact.get("ignored", {}).items():
+            whole.ignored[what] = whole.ignored.get(what, 0) + count
         for reason, count in fact["reasons"].items():
             whole.reasons[reason] = whole.reasons.get(reason, 0) + count
         if fact["quarantined"]:

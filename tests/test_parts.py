@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 import toy
 
-from datasets.errors import SchemaError, SplitError
-from datasets.readers import delimited, parquet
+from datasets.errors import FetchError, SchemaError, SplitError
+from datasets.readers import delimited, jsonl, parquet
 from datasets.schema import Block, ByFraction, ByHash, ByTime, Dataset, Feature, Files, Rows, Source, Validation
 from tasks import convert as stage
 from tasks import parts
@@ -321,3 +322,46 @@ def test_after_a_kill_in_the_middle_of_50_files_only_the_rest_is_converted(tmp_p
     assert len(job.notes["parts"]["converted"]) == 50 - done
     assert records.digest == convert(tmp_path / "calm", raw, dataset())[0].digest
     assert [path for path in (store / "tmp").iterdir() if path.is_dir()] == []
+
+
+MARKERS = ("_SUCCESS", "_metadata", "_common_metadata", ".day-000.crc", "_temporary/day-9", "notes.md")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_files_that_are_no_data_are_passed_over_as_in_one_pass(tmp_path: Path, kind: str) -> None:
+    raw = tmp_path / "raw"
+    for number in range(2):
+        write_file(raw, number)
+        path = raw / "data" / f"day-{number:03d}.parquet"
+        table = pq.read_table(path)
+        if kind == "csv":
+            arrow_csv.write_csv(table, path.with_suffix(".csv"))
+        if kind == "jsonl":
+            path.with_suffix(".jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+        if kind != "parquet":
+            path.unlink()
+    for name in MARKERS:
+        (raw / "data" / name).parent.mkdir(exist_ok=True)
+        (raw / "data" / name).write_bytes(b"PAR1 no data")
+    (raw / "data" / "_temporary" / f"day-8.{kind}").write_bytes((raw / "data" / f"day-000.{kind}").read_bytes())
+    blocks = {"parquet": parquet.blocks, "csv": delimited.blocks, "jsonl": jsonl.blocks}[kind]
+    read = functools.partial(blocks, where="data", features=FEATURES, columns={"x": ("a", "b")})
+    by_file, job = convert(tmp_path / "store", raw, dataset(read=read))
+    whole, one_pass = convert(tmp_path / "whole", raw, dataset(read=read, by_file=False))
+    for split in ("train", "test"):
+        ours, expected = (columns_of(tmp_path / p, r, split) for p, r in (("store", by_file), ("whole", whole)))
+        for name, column in expected.items():
+            np.testing.assert_array_equal(ours[name], column)
+    assert job.notes["ignored"] == one_pass.notes["ignored"] == {"hidden or marker": 6, ".md": 1}
+    assert job.notes["parts"]["converted"] == [f"data/day-00{number}.{kind}" for number in range(2)]
+    again, job = convert(tmp_path / "store", raw, dataset(read=read))
+    assert again == by_file
+    assert job.notes["parts"]["converted"] == []
+    assert job.notes["ignored"] == one_pass.notes["ignored"]
+
+
+def test_a_raw_file_that_is_gone_is_no_marker(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "day-000.parquet").symlink_to(tmp_path / "gone")
+    with pytest.raises(FetchError):
+        list(parts._of_one_file(dataset(), tmp_path, "data/day-000.parquet"))

@@ -48,7 +48,9 @@ def files_of(raw: Path, where: str, endings: tuple[str, ...]) -> list[tuple[Path
         ignored = Counter("hidden or marker" if path not in shown else path.suffix for path in {*below} - {*found})
         note(ignored, raw / where)
     elif any(mark in where for mark in "*?["):
-        found = [path for path in raw.glob(where) if path.name[0] not in "_."]
+        named = Path(where).parts
+        below = [(path, path.relative_to(raw).parts) for path in raw.glob(where)]
+        found = [path for path, parts in below if not any(p[0] in "_." and p not in named for p in parts)]
     else:
         found = [raw_files.find(raw, where)]
     names = {path.relative_to(raw).as_posix(): path for path in found if path.is_file()}
