@@ -9,8 +9,8 @@ days that the receiver and the account are known, new device, far from home. Cou
 all are standardised by the means and deviations of the train split. User and month are kept beside them: who it was,
 and what decides the split.
 
-Record 0 (month-01.parquet, row 0): inputs float32 [2.306, 0.156, 0.894, -0.449, 7.593, 0, 1.609, 0.4, 3.504, 7.485, 0, 0]
-as read; user 12002; month 1; label 0 (honest).
+Record 0 (month-01.parquet, row 0), as read: inputs float32 [2.306, 0.156, 0.894, -0.449, 7.593, 0, 1.609, 0.4, 3.504,
+7.485, 0, 0]; user 12002; month 1; label 0 (honest).
 """
 
 from __future__ import annotations
