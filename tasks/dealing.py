@@ -18,7 +18,6 @@ from tasks.durable import write_json
 from tasks.quarantine import Quarantine
 from tasks.record_layout import Layout
 from tasks.shard_writer import ShardWriter
-from tasks.turns import quick_turns
 
 ROWS_PER_RECORD = 256
 ORIGIN = "origin.json"
@@ -74,7 +73,6 @@ def deal(
     writers: dict[str, ShardWriter] = {}
     sifted, rows_per_shard = 0, rows_of_a_shard(dataset.features)
     with ExitStack() as stack:
-        stack.enter_context(quick_turns())
         aside = stack.enter_context(Quarantine(folder))
         sets_aside = dataset.validation.on_bad == "quarantine"
         if sets_aside:

@@ -24,7 +24,6 @@ from tasks.closed_shard import ClosedShard
 from tasks.durable import fsync_dir
 from tasks.record_layout import Layout
 from tasks.records import Shard
-from tasks.turns import quick_turns
 
 MOST_CLOSED = 4  # shards whose hash and sync may be outstanding: they are open files
 MAX_RECORDS = 4096  # of a shard: ArrayRecord finds a record in time linear in their number
@@ -203,8 +202,8 @@ def write_shards(
         SplitError: There are no rows.
         StoreError: The disk is full or fails.
     """
-    sizes = {"rows_per_record": rows_per_record, "rows_per_shard": rows_per_shard}
-    with quick_turns(), ShardWriter(folder, split, features, **sizes) as writer:
+    writer = ShardWriter(folder, split, features, rows_per_record=rows_per_record, rows_per_shard=rows_per_shard)
+    with writer:
         for block in blocks:
             writer.write(block)
         return writer.finish()

@@ -38,7 +38,7 @@ from tasks.stage import Job
 
 ROUNDS = 5
 FEW, MANY = 100_000, 10_000_000
-IN_MEMORY, ON_FILES, FILES = 2_000_000, 4_000_000, 8
+IN_MEMORY, ON_FILES, FILES = 4_000_000, 16_000_000, 8
 WIDTH = 12
 FEATURES = {"x": Feature("float32", (WIDTH,)), "label": Feature("int32", classes=("no", "yes"))}
 NAMES = tuple(f"v{i}" for i in range(WIDTH))
@@ -46,7 +46,7 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def run(rounds: int = ROUNDS, *, scale: float = 1.0) -> list[Measure]:
-    """All measures; some minutes and 2 GB of disk at full scale.
+    """All measures; some minutes and 4 GB of disk at full scale.
 
     Args:
         rounds: Pairs of each measurement.
