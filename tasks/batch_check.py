@@ -7,7 +7,7 @@ range) it is a SchemaError: a fault in the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 from datasets.errors import ContractError, SchemaError
 from datasets.schema import Columns, Feature, in_batches
 from tasks.contracts import described, device_dtype, structure_error
+
+Ids = Sequence[object] | np.ndarray
 
 
 class BatchCheck:
@@ -33,15 +35,13 @@ class BatchCheck:
         ]
         self._names = {column.name for column in self._columns}
 
-    def __call__(
-        self, batch: Columns, step: int | None = None, ids: Sequence[object] | np.ndarray | None = None
-    ) -> None:
+    def __call__(self, batch: Columns, step: int | None = None, ids: Callable[[], Ids] | None = None) -> None:
         """Checks a batch.
 
         Args:
             batch: One array a feature, [batch_size, *feature.shape], of exactly the feature's dtype.
             step: For the message only.
-            ids: Id of the record in each row, for the message only.
+            ids: Gives the id of the record in each row; asked only for a message.
 
         Raises:
             ContractError: The keys, the kind of a column (a list isn't an array), a shape or a dtype is another.
@@ -66,7 +66,7 @@ class BatchCheck:
             if values.shape != column.shape or values.dtype != column.dtype:
                 raise structure_error("the batch", column.name, values, column.shape, column.dtype, step)
             if not column.sound(values) and (row := column.first_bad_row(values)) is not None:
-                raise column.bad_value(values, row, step, ids)
+                raise column.bad_value(values, row, step, None if ids is None else ids()[row])
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,7 @@ class _Column:
         rows = np.flatnonzero(_bad(values, self.low, self.high).reshape(len(values), -1).any(axis=1))
         return int(rows[0]) if len(rows) else None
 
-    def bad_value(
-        self, values: np.ndarray, row: int, step: int | None, ids: Sequence[object] | np.ndarray | None
-    ) -> SchemaError:
+    def bad_value(self, values: np.ndarray, row: int, step: int | None, record: object) -> SchemaError:
         """The error about the first bad value of a row."""
         low, high, feature = self.low, self.high, self.feature
         cell = values[row].reshape(-1)
@@ -118,7 +116,7 @@ class _Column:
             cure = f"{feature.dtype} becomes {device_dtype(feature.dtype)} on the device: rescale it in the reader"
         return SchemaError(
             f"column {self.name!r} has a bad value", step=step, field=self.name, row=row,
-            record=None if ids is None else np.asarray(ids)[row].item(), got=value, expected=expected,
+            record=record.item() if isinstance(record, np.generic) else record, got=value, expected=expected,
             found=f"{values.min()} ... {values.max()}, {count} bad rows of {len(values)}", cure=cure,
         )  # fmt: skip
 

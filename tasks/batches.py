@@ -6,6 +6,7 @@ of the data, drops elements that a transform turned into None, and leaves worker
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import gc
@@ -16,7 +17,7 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Batches(Iterator[Columns]):
             element; each needs seconds to start, and the program's `if __name__ == "__main__"` guard.
         timeout: Seconds to wait for one element of a worker.
         where: Gives, for the number of an element, facts for error messages.
+        several: Gives, for the number of an element, the same elements as `dataset` from that one on, as many as are
+            best made at once. It is asked instead of `dataset` where there are neither threads nor workers.
 
     Raises:
         ParameterError: A value is out of range, or `prefetch` is set with nobody to do it.
@@ -55,6 +58,7 @@ class Batches(Iterator[Columns]):
     def __init__(
         self, dataset: grain.MapDataset, *, threads: int = 0, prefetch: int = 0, workers: int = 0,
         timeout: float = 600.0, where: Callable[[int], dict[str, Any]] = lambda index: {"element": index},
+        several: Callable[[int], Sequence[Columns | None]] | None = None,
     ) -> None:  # fmt: skip
         for name, value in {"threads": threads, "prefetch": prefetch, "workers": workers}.items():
             check_int(name, value, 0)
@@ -66,7 +70,7 @@ class Batches(Iterator[Columns]):
         self._caller: ThreadPoolExecutor | None = None
         self._closed = False
         if not threads and not workers:  # Grain's iterator costs as much as gathering a small batch
-            self._iterator: Any = _InTurn(dataset)
+            self._iterator: Any = _InTurn(several or (lambda index: [dataset[index]]))
             return
         buffer = max(threads, prefetch) if threads else 0
         stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffer))
@@ -183,13 +187,16 @@ class Batches(Iterator[Columns]):
 
 
 class _InTurn:
-    """The elements of a Grain dataset, each made when it is asked for."""
+    """Elements that are made when they are asked for."""
 
-    def __init__(self, dataset: grain.MapDataset) -> None:
-        self._dataset, self._index = dataset, 0
+    def __init__(self, several: Callable[[int], Sequence[Columns | None]]) -> None:
+        self._several, self._index = several, 0
+        self._made: collections.deque[Columns | None] = collections.deque()
 
     def __next__(self) -> Columns:
-        element = self._dataset[self._index]
+        if not self._made:
+            self._made.extend(self._several(self._index))
+        element = self._made.popleft()
         if element is None:  # what Grain's own iterator skips
             raise _Ended
         self._index += 1

@@ -38,12 +38,8 @@ class Skip:
 class _Seen:
     step: int
     batch: Batch
-    ids: Sequence[Any] | np.ndarray
+    ids: Callable[[], Sequence[Any]]
     metrics: Mapping[str, Any]
-
-    @property
-    def records(self) -> list[Any]:
-        return self.ids.tolist() if isinstance(self.ids, np.ndarray) else list(self.ids)
 
 
 class Firewall:
@@ -89,13 +85,13 @@ class Firewall:
         self._skipped = -1  # not known until the first look: a resumed carry brings its own count
         self.skips: list[Skip] = []
 
-    def observe(self, step: int, batch: Batch, ids: Sequence[Any] | np.ndarray, metrics: Mapping[str, Any]) -> None:
+    def observe(self, step: int, batch: Batch, ids: Callable[[], Sequence[Any]], metrics: Mapping[str, Any]) -> None:
         """Remembers a batch and what its step gave; fetches nothing.
 
         Args:
             step: Index of the batch, which is the carry's `step` before it.
             batch: As it was given to the step; its arrays must not be reused.
-            ids: Of its records, one a row: anything that JSON can hold.
+            ids: Gives those of its records, one a row: anything that JSON can hold; asked only about a bad batch.
             metrics: As the step gave them.
 
         Raises:
@@ -136,7 +132,7 @@ class Firewall:
     def _left_out(self, tripped_at: int) -> list[Skip]:
         fresh = list(self._ring)[len(self._ring) - self._unchecked :]
         bad = [s for s in fresh if not bool(s.metrics["applied"]) and (tripped_at < 0 or s.step < tripped_at)]
-        return [Skip(self._verdict(s), tuple(s.records)) for s in bad]
+        return [Skip(self._verdict(s), tuple(s.ids())) for s in bad]
 
     def _verdict(self, seen: _Seen) -> Verdict:
         return Verdict.of(seen.step, seen.metrics, self._step.gradient_leaves)
@@ -152,13 +148,13 @@ class Firewall:
         capsule = None
         if self._folder is not None:
             batch, own = self._whole(seen.step, seen.batch), jax.tree.map(local, carry)
-            capsule = write_capsule(self._folder, self._step, own, batch, seen.records, verdict, self._context)
+            capsule = write_capsule(self._folder, self._step, own, batch, seen.ids(), verdict, self._context)
         what = f"step {tripped_at}: the {verdict.kind} isn't finite; the weights are those of before this batch"
         if self._step.policy.skip:
             what += f", and no more batches may be skipped ({int(carry.streak)} in a row, {skipped} in all)"
         return NonFiniteError(
             what, step=tripped_at, kind=verdict.kind, loss=verdict.loss, leaves=_few(verdict.leaves) or None,
-            records=_few(seen.records), skipped=skipped or None, capsule=capsule,
+            records=_few(seen.ids()), skipped=skipped or None, capsule=capsule,
             cure=None if capsule is None else f"python -m flows.replay {capsule}",
         )  # fmt: skip
 

@@ -30,6 +30,7 @@ from tasks.order import Order, uniform
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
 _ENDLESS = 1 << 48  # steps
+_ROWS_AT_ONCE = 1024  # of which the batches of several small steps are cut
 
 
 class Source(Protocol):
@@ -140,8 +141,28 @@ class Pipeline:
             epoch, ids = self.order.ids(start + index)
             return {"step": start + index, "epoch": epoch, "examples": _some(ids)}
 
-        dataset = self.dataset(start, _ENDLESS if stop is None else stop)
-        return Batches(dataset, threads=threads, prefetch=prefetch, workers=workers, where=where)
+        stop = _ENDLESS if stop is None else stop
+        return Batches(
+            self.dataset(start, stop), threads=threads, prefetch=prefetch, workers=workers, where=where,
+            several=lambda index: self._several(start + index, stop),
+        )  # fmt: skip
+
+    def _several(self, step: int, stop: int) -> list[Columns]:
+        """The batches of a few steps from `step` on: views of what was read at once, where that can change nothing."""
+        share = self.order.share.stop - self.order.share.start
+        if not self.augment and not self.transforms and self.order.drop_remainder and share:
+            count = max(1, min(stop - step, _ROWS_AT_ONCE // share))
+            try:
+                _, ids = self.order.ids_of_several(step, count)
+                columns = self.source.read(ids)
+                check_device_range(columns, ids)
+            except Exception:
+                return [self.batch(step)]
+            return [
+                {name: values[first : first + share] for name, values in columns.items()}
+                for first in range(0, len(ids), share)
+            ]
+        return [self.batch(step)]
 
     @property
     def identity(self) -> dict[str, Any]:

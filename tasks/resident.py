@@ -40,7 +40,7 @@ class Resident:
         for start in range(0, len(source), _ROWS_AT_ONCE):
             ids = np.arange(start, min(start + _ROWS_AT_ONCE, len(source)))
             block = source.read(ids)
-            BatchCheck(self.features, len(ids))(block, ids=ids)
+            BatchCheck(self.features, len(ids))(block, ids=lambda ids=ids: ids)
             for name, column in block.items():
                 parts[name].append(column)
         self._rows = len(source)

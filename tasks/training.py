@@ -213,7 +213,7 @@ class Training:
         for at, batch, placed in () if self.stopping.over else self._batches(start):
             carry, metrics = self.stepped(carry, placed)
             checkpoints.check()  # a save that failed meanwhile ends the run now, not at the next one
-            watch.saw(at, batch, self.order.ids(at)[1], metrics)
+            watch.saw(at, batch, metrics)
             done = at + 1
             last, every = done == self.total, self.job.request.checkpoint_every
             # Asked once: a signal may come between two lines.
@@ -293,14 +293,14 @@ class Training:
                 yield at, batch, placed
 
     def _checked(self, start: int, batches: Iterator[Columns]) -> Iterator[Columns]:
-        share = self.pipeline.order.share
+        order, share = self.pipeline.order, self.pipeline.order.share
         check = BatchCheck(self.dataset.features, share.stop - share.start)
         for at in range(start, self.total):
             asked = time.perf_counter()
             batch = next(batches)
             self.wait.add(time.perf_counter() - asked)
             if not self.setting.resident:  # then every row was checked when it was put on the device
-                check(batch, at, self.pipeline.order.ids(at)[1])
+                check(batch, at, lambda at=at: order.ids(at)[1])
             yield batch
 
     def _evaluate(self, carry: Carry, at: int) -> dict[str, Any]:

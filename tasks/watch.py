@@ -58,10 +58,10 @@ class Watch:
         self._began, self._first = time.perf_counter(), -1
         self.times: list[dict[str, Any]] = []
 
-    def saw(self, at: int, batch: Batch, ids: Sequence[Any] | np.ndarray, metrics: StepMetrics) -> None:
+    def saw(self, at: int, batch: Batch, metrics: StepMetrics) -> None:
         """Takes note of a step; fetches nothing."""
         self._first = at if self._first < 0 else self._first
-        self._firewall.observe(at, batch, ids, metrics)
+        self._firewall.observe(at, batch, lambda: self._order.ids(at)[1].tolist(), metrics)
         self._fetching.add(metrics)
 
     def look(self, carry: Carry, at: int, progress: Bar, *, now: bool) -> None:

@@ -72,7 +72,7 @@ def watched(step: TrainStep, firewall: Firewall, batches: list[Columns]) -> tupl
         for index, columns in enumerate(batches):
             carry, metrics = step(carry, columns)
             ids = [{"file": "raw", "row": BATCH * index + i} for i in range(BATCH)]
-            firewall.observe(index, columns, ids, metrics)
+            firewall.observe(index, columns, lambda ids=ids: ids, metrics)
             firewall.check(carry)
         firewall.check(carry, now=True)
     except NonFiniteError as error:

@@ -73,7 +73,7 @@ def test_a_bad_value_is_named_with_its_record(field: str, row: int, value: float
     batch = good()
     batch[field][row] = value
     with pytest.raises(SchemaError) as caught:
-        BatchCheck(FEATURES, 4)(batch, step=9, ids=["r0", "r1", "r2", "r3"])
+        BatchCheck(FEATURES, 4)(batch, step=9, ids=lambda: ["r0", "r1", "r2", "r3"])
     facts = caught.value.facts
     assert (facts["field"], facts["row"], facts["record"], facts["step"]) == (field, row, f"r{row}", 9)
     assert facts["expected"] == expected

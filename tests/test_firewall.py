@@ -23,9 +23,9 @@ def test_steps_may_not_go_by_unchecked_and_a_skip_is_told_once(tmp_path: Path) -
     firewall, carry = Firewall(step, every=2, folder=tmp_path), step.initial_carry()
     for index, columns in enumerate([batch(0), bad_batch(1), batch(2)]):
         carry, metrics = step(carry, columns)
-        firewall.observe(index, columns, list(range(8)), metrics)
+        firewall.observe(index, columns, lambda: list(range(8)), metrics)
     with pytest.raises(TrainingError, match="went by unchecked"):
-        firewall.observe(3, batch(3), list(range(8)), {})
+        firewall.observe(3, batch(3), lambda: list(range(8)), {})
     assert [skip.verdict.step for skip in firewall.check(carry)] == [1]
     assert firewall.check(carry, now=True) == []
     assert [skip.records for skip in firewall.skips] == [tuple(range(8))]
@@ -37,13 +37,13 @@ def test_who_knows_that_batches_were_applied_need_not_look(tmp_path: Path) -> No
     firewall, carry = Firewall(step, every=2, folder=tmp_path), step.initial_carry()
     for index, columns in enumerate([batch(0), batch(1), batch(2), bad_batch(3)]):
         carry, metrics = step(carry, columns)
-        firewall.observe(index, columns, list(range(8)), metrics)
+        firewall.observe(index, columns, lambda: list(range(8)), metrics)
         if index == 2:
             firewall.passed(1)
     applied = {"applied": jnp.bool_(True)}
-    firewall.observe(4, batch(4), list(range(8)), applied)
+    firewall.observe(4, batch(4), lambda: list(range(8)), applied)
     with pytest.raises(TrainingError, match="went by unchecked"):
-        firewall.observe(5, batch(5), list(range(8)), applied)
+        firewall.observe(5, batch(5), lambda: list(range(8)), applied)
     assert [skip.verdict.step for skip in firewall.check(carry, now=True)] == [3]
 
 

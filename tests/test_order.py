@@ -228,6 +228,15 @@ def test_a_pickled_order_is_small_and_equal() -> None:
     np.testing.assert_array_equal(pickle.loads(copy).ids(77)[1], order.ids(77)[1])
 
 
+@pytest.mark.parametrize("readers", [1, 3])
+def test_several_steps_are_those_steps_up_to_the_end_of_the_epoch(readers: int) -> None:
+    order = Order(103, 10, seed=1, reader=readers - 1, readers=readers)
+    for step, count, steps in ((0, 4, 4), (7, 4, 3), (10, 1, 1), (19, 5, 1)):
+        epoch, ids = order.ids_of_several(step, count)
+        assert epoch == order.epoch(step)
+        np.testing.assert_array_equal(ids, np.concatenate([order.ids(step + i)[1] for i in range(steps)]))
+
+
 def test_ids_are_the_callers_own() -> None:
     order = Order(100, 10, 1)
     order.ids(0)[1][:] = 0

@@ -155,6 +155,36 @@ def test_worker_count_may_change_at_a_restart(tiers: dict[str, Source], expected
     assert_same(first + collect(pipeline, pipeline.restore(state), 30), expected)
 
 
+@pytest.mark.parametrize("readers", [1, 3])
+@pytest.mark.parametrize("start", [0, 11, 14])
+def test_steps_that_are_read_at_once_are_those_that_are_read_alone(
+    tiers: dict[str, Source], monkeypatch: pytest.MonkeyPatch, readers: int, start: int
+) -> None:
+    monkeypatch.setattr("tasks.pipeline._ROWS_AT_ONCE", 80 // readers)
+    order, asked = Order(SIZE, 16, seed=3, reader=readers - 1, readers=readers), list[int]()  # 12 steps an epoch
+
+    class Watched(Memory):
+        def read(self, ids: np.ndarray) -> Columns:
+            asked.append(len(ids))
+            return super().read(ids)
+
+    got = collect(make(Watched(rows()), order, augment=()), start, 27)
+    assert_same(got, [make(tiers["memory"], order, augment=()).batch(step) for step in range(start, 27)])
+    assert len(asked) < len(got) / 2
+    assert max(asked) <= 80  # and no read crosses the end of an epoch, which the batches above would show
+
+
+def test_of_steps_that_are_read_at_once_only_the_bad_one_fails() -> None:
+    pipeline = make(Memory(rows(), BAD), augment=())
+    step = next(step for step in range(12) if BAD in pipeline.order.ids(step)[1])
+    with pipeline.iterate(0, 12) as batches:
+        assert_same([next(batches) for _ in range(step)], [pipeline.batch(before) for before in range(step)])
+        with pytest.raises(PipelineError) as caught:
+            next(batches)
+    assert (caught.value.facts["step"], caught.value.facts["example"]) == (step, BAD)
+    assert step > 2
+
+
 def test_works_in_a_thread_and_leaves_none(tiers: dict[str, Source], expected: list[Columns]) -> None:
     got: list[Columns] = []
     before = threading.active_count()

@@ -260,7 +260,7 @@ def test_skipping_equals_a_run_that_never_saw_the_batches(skip: TrainStep) -> No
     carry = skip.initial_carry()
     for index, columns in enumerate(mixed):
         carry, metrics = skip(carry, columns)
-        firewall.observe(index, columns, range(10 * index, 10 * index + BATCH), metrics)
+        firewall.observe(index, columns, lambda at=index: range(10 * at, 10 * at + BATCH), metrics)
         firewall.check(carry)
     firewall.check(carry, now=True)
     assert bits(carry.state) == bits(expected.state)
@@ -302,9 +302,9 @@ def test_a_firewall_that_is_never_asked_refuses_to_forget(stop: TrainStep) -> No
     firewall = Firewall(stop, every=2)
     _, metrics = stop(stop.initial_carry(), batch(0))
     for index in range(3):
-        firewall.observe(index, batch(0), [], metrics)
+        firewall.observe(index, batch(0), list, metrics)
     with pytest.raises(TrainingError, match="unchecked"):
-        firewall.observe(3, batch(0), [], metrics)
+        firewall.observe(3, batch(0), list, metrics)
 
 
 def test_a_carry_that_tripped_elsewhere_is_refused(stop: TrainStep) -> None:
