@@ -38,7 +38,7 @@ from tasks.stage import Job
 
 ROUNDS = 5
 FEW, MANY = 100_000, 10_000_000
-IN_MEMORY, ON_FILES, FILES = 4_000_000, 16_000_000, 8
+IN_MEMORY, ON_FILES, FILES = 4_000_000, 48_000_000, 24
 WIDTH = 12
 FEATURES = {"x": Feature("float32", (WIDTH,)), "label": Feature("int32", classes=("no", "yes"))}
 NAMES = tuple(f"v{i}" for i in range(WIDTH))
@@ -56,7 +56,7 @@ def run(rounds: int = ROUNDS, *, scale: float = 1.0) -> list[Measure]:
         root = Path(folder)
         return [
             *against_bare_writer(root, rounds, int(IN_MEMORY * scale)),
-            *two_workers(root, rounds, int(ON_FILES * scale)),
+            *two_workers(root, max(1, rounds // 2), int(ON_FILES * scale)),
             *many_rows(root, max(1, rounds // 2), int(FEW * scale), int(MANY * scale)),
         ]
 
@@ -89,7 +89,7 @@ def against_bare_writer(root: Path, rounds: int, rows: int) -> list[Measure]:
 
 
 def two_workers(root: Path, rounds: int, rows: int) -> list[Measure]:
-    """Parquet files to shards with two workers, against one."""
+    """Parquet files to shards with two workers, against one; the start of the processes counts."""
     bench = Bench(root / "files", rows, FILES)
     measures = []
     for pool in ("threads", "processes"):
@@ -98,8 +98,7 @@ def two_workers(root: Path, rounds: int, rows: int) -> list[Measure]:
             for workers in rates:
                 result = bench.converted(GRISTMILL_POOL=pool, GRISTMILL_WORKERS=str(workers))
                 rates[workers].append(rows / result["seconds"])
-        goal = ">= 1.6" if pool == "threads" else ""
-        measures.append(paired(f"2 {pool}", "rows/s", rates[2], rates[1], against="1 worker", goal=goal))
+        measures.append(paired(f"2 {pool}", "rows/s", rates[2], rates[1], against="1 worker", goal=">= 1.6"))
     return measures
 
 
@@ -120,7 +119,10 @@ def many_rows(root: Path, rounds: int, few: int, many: int) -> list[Measure]:
 
 
 class Bench:
-    """A raw artifact of Parquet files, and conversions of it in processes of their own."""
+    """A raw artifact of Parquet files, and conversions of it in processes of their own.
+
+    The files are one under many names, so that much is to be converted and little was to be made; each is a part.
+    """
 
     def __init__(self, root: Path, rows: int, files: int) -> None:
         self.root, self.rows = root, rows
@@ -128,8 +130,10 @@ class Bench:
 
         def fill(draft: Draft) -> None:
             (draft.folder / "data").mkdir()
-            for i in range(files):
-                write_parquet(draft.folder / "data" / f"train-{i:03d}.parquet", rows // files, i)
+            first = draft.folder / "data" / "train-000.parquet"
+            write_parquet(first, rows // files, 0)
+            for i in range(1, files):
+                os.link(first, first.with_name(f"train-{i:03d}.parquet"))
             write_parquet(draft.folder / "data" / "test-000.parquet", 1000, files)
 
         self.raw = job.commit("raw", fill)
