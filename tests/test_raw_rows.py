@@ -67,6 +67,16 @@ def test_files_that_are_converted_one_by_one_are_read_so(raw: Path, tmp_path: Pa
     assert len(ids(blocks)) == 240
 
 
+def test_notes_and_markers_beside_them_are_passed_over(raw: Path, tmp_path: Path) -> None:
+    for name in ("_SUCCESS", ".night.crc", "notes.md", "_temporary/night.parquet"):
+        (raw.parent / name).parent.mkdir(exist_ok=True)
+        (raw.parent / name).write_bytes(raw.read_bytes())
+    changes = {"by_file": True, "splits": ByHash("shop", {"train": 0.5, "test": 0.5})}
+    rows, blocks = rows_of(raw.parent, tmp_path / "work", **changes, transforms={}, inputs="three")
+    assert {block.file for block in blocks} == {"night.parquet"}
+    assert rows.rows == 120
+
+
 def test_archives_are_unpacked(raw: Path, tmp_path: Path) -> None:
     packed = tmp_path / "night.zip"
     with zipfile.ZipFile(packed, "w") as file:

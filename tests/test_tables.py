@@ -39,6 +39,11 @@ def test_files_of_a_folder_or_pattern_in_the_order_of_their_names(tmp_path: Path
             ("a.csv", 0, [1.0]),
             ("b.csv", 0, [2.0]),
         ]
+    for folder in ("_temporary", "deep", "deep/.hidden"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "f.csv").write_text("x\n6\n")
+    for where, files in (("**/*.csv", ["a.csv", "b.csv", "deep/f.csv"]), ("_temporary/*.csv", ["_temporary/f.csv"])):
+        assert [block.file for block in delimited.blocks(tmp_path, where, {"x": FLOAT})] == files
     fails(FetchError, lambda: list(delimited.blocks(tmp_path, "c.csv", {"x": FLOAT})), "c.csv", "a.csv, b.csv")
     fails(FetchError, lambda: list(delimited.blocks(tmp_path, "c*", {"x": FLOAT})), "no file to read")
 
