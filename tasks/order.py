@@ -11,7 +11,6 @@ is one whole number and any step can be computed, or traced back, without replay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,129 +18,12 @@ import numpy as np
 
 from datasets.errors import ParameterError, PipelineError
 from datasets.schema import check_int
+from tasks.block_order import BlockOrder
+from tasks.permutation import mix, permute, unpermute
 
-ALGORITHM = 1  # of the permutation and of `mix`; a change of the order it gives must change this number
+ALGORITHM = 1  # of `mix`, the permutation and the order of blocks: who changes what they give changes this number
 
-_WORD = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_ROUNDS = 6
-_AT_ONCE = 1 << 15  # numbers that are enciphered together: with what lies between, they fit into the processor's cache
-_SHUFFLE, _WINDOW, _BLOCKS, _DRAWS = 1, 2, 3, 4  # what a sub-seed is for: equal seeds never share a stream
-
-
-def _finalise(x: int) -> int:
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _WORD
-    return x ^ (x >> 31)
-
-
-def mix(*numbers: int) -> int:
-    """Gives a 64-bit sub-seed for a tuple of whole numbers.
-
-    Unlike seed + epoch, (42, 1) and (43, 0) give unrelated sub-seeds. The finaliser is that of SplitMix64 (Steele, Lea
-    and Flood, "Fast splittable pseudorandom number generators", 2014), chained over the numbers.
-
-    Raises:
-        ParameterError: A number is below 0 or needs more than 64 bits.
-    """
-    state = _GOLDEN
-    for number in numbers:
-        if not 0 <= number <= _WORD:
-            raise ParameterError("a seed is a whole number of at most 64 bits", got=number)
-        state = _finalise((state ^ _finalise((number + _GOLDEN) & _WORD)) * 0xD6E8FEB86659FD93 + _GOLDEN & _WORD)
-    return state
-
-
-def _round(half: np.ndarray, key: np.uint64, mask: np.uint64) -> np.ndarray:
-    mixed = half + key
-    mixed *= np.uint64(_GOLDEN)
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(0xD6E8FEB86659FD93)
-    mixed ^= mixed >> np.uint64(32)
-    mixed &= mask
-    return mixed
-
-
-def _encipher(x: np.ndarray, bits: int, keys: Sequence[tuple[int, np.uint64]]) -> np.ndarray:
-    low_bits = np.uint64(bits - bits // 2)
-    low_mask, high_mask = np.uint64((1 << (bits - bits // 2)) - 1), np.uint64((1 << (bits // 2)) - 1)
-    high, low = x >> low_bits, x & low_mask
-    for number, key in keys:
-        if number % 2:
-            low ^= _round(high, key, low_mask)
-        else:
-            high ^= _round(low, key, high_mask)
-    high <<= low_bits
-    high |= low
-    return high
-
-
-def _walk(index: np.ndarray, size: int, seed: int, *, backwards: bool) -> np.ndarray:
-    index = np.asarray(index)
-    if index.size and not (index.min() >= 0 and index.max() < size):
-        raise ParameterError("an index lies outside of the permutation", got=index.min(), expected=f"0 ... {size - 1}")
-    if size <= 1:
-        return np.zeros(index.shape, np.int64)
-    bits = max((size - 1).bit_length(), 2)
-    keys = [(number, np.uint64(mix(seed, number))) for number in range(_ROUNDS)]
-    # Each round undoes itself, so the inverse is the same rounds in reverse order.
-    keys = keys[::-1] if backwards else keys
-    flat, walked = index.reshape(-1), np.empty(index.size, np.int64)
-    for start in range(0, len(flat), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        x = _encipher(flat[part].astype(np.uint64), bits, keys)
-        outside = np.flatnonzero(x >= size)
-        while outside.size:
-            again = _encipher(x[outside], bits, keys)
-            x[outside] = again
-            outside = outside[again >= size]
-        walked[part] = x
-    return walked.reshape(index.shape)
-
-
-def permute(index: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Gives where a shuffle of `size` things puts each index; a bijection of 0 ... size - 1 for every size and seed.
-
-    A Feistel network over the least number of bits that holds `size` (halves may differ by a bit), with cycle walking
-    back into the range: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. No state, no table.
-
-    Args:
-        index: Whole numbers, 0 <= index < size, any shape.
-        size: Number of things.
-        seed: Decides the permutation.
-
-    Returns:
-        int64, the shape of `index`.
-    """
-    return _walk(index, size, seed, backwards=False)
-
-
-def unpermute(index: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Undoes `permute` with the same size and seed."""
-    return _walk(index, size, seed, backwards=True)
-
-
-def uniform(seed: int, epoch: int, ids: np.ndarray, draws: int) -> np.ndarray:
-    """Gives random numbers that depend on the seed, the epoch and the example, and on nothing else.
-
-    The same example gets the same numbers in any batch, slot, reader or process: a counter-based generator (as Salmon
-    et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) with SplitMix64's finaliser.
-
-    Args:
-        seed: Of the training.
-        epoch: Counted from 0.
-        ids: int64 [N], which examples.
-        draws: Numbers an example.
-
-    Returns:
-        float32 [N, draws], 0 <= u < 1, multiples of 2**-24.
-    """
-    counter = ids.astype(np.uint64)[:, None] * np.uint64(draws) + np.arange(draws, dtype=np.uint64)
-    x = counter * np.uint64(_GOLDEN) + np.uint64(mix(seed, epoch, _DRAWS))
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return (x >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
+_SHUFFLE, _WINDOW, _BLOCKS = 1, 2, 3  # what a sub-seed is for, as in `example_random.py`: equal seeds share no stream
 
 
 class Sharding(Protocol):
@@ -310,12 +192,12 @@ class Order:
         recent = self._recent
         ids = recent.get((epoch, window))
         if ids is None:
-            positions = np.arange(window * self.window, min(self.size, (window + 1) * self.window))
+            first, last = window * self.window, min(self.size, (window + 1) * self.window)
             if self.block is None:
-                ids = permute(positions, self.size, mix(self.seed, epoch, _SHUFFLE))
+                ids = permute(np.arange(first, last), self.size, mix(self.seed, epoch, _SHUFFLE))
             else:
-                inside = permute(positions - positions[0], len(positions), mix(self.seed, epoch, _WINDOW, window))
-                ids = self._blocks(epoch).ids(positions[0] + inside)
+                inside = permute(np.arange(last - first), last - first, mix(self.seed, epoch, _WINDOW, window))
+                ids = self._blocks(epoch).ids(first, last).take(inside)
             if len(recent) >= 4:
                 recent.clear()
             recent[epoch, window] = ids
@@ -331,37 +213,6 @@ class Order:
         seed = mix(self.seed, epoch, _WINDOW, window)
         return window * self.window + int(unpermute(np.array(inside), length, seed))
 
-    def _blocks(self, epoch: int) -> _BlockOrder:
+    def _blocks(self, epoch: int) -> BlockOrder:
         assert self.block is not None  # noqa: S101 - callers look first
-        return _BlockOrder(self.size, self.block, mix(self.seed, epoch, _BLOCKS))
-
-
-@dataclass(frozen=True)
-class _BlockOrder:
-    """Blocks of consecutive examples, shuffled and laid end to end; the last, short one moves like the others."""
-
-    size: int
-    block: int
-    seed: int
-
-    @property
-    def _count(self) -> int:
-        return -(-self.size // self.block)
-
-    def _gap(self) -> tuple[int, int]:
-        """Where the last block lies, and by how many examples it is shorter than the others."""
-        place = int(unpermute(np.array(self._count - 1), self._count, self.seed))
-        return place, self._count * self.block - self.size
-
-    def ids(self, positions: np.ndarray) -> np.ndarray:
-        place, short = self._gap()
-        # Behind the short block everything has moved up; adding what it lacks makes all blocks equally long.
-        padded = positions + np.where(positions >= (place + 1) * self.block - short, short, 0)
-        at, inside = np.divmod(padded, self.block)
-        first, last = int(at.min()), int(at.max())  # positions of one window: few blocks hold many of them
-        return permute(np.arange(first, last + 1), self._count, self.seed)[at - first] * self.block + inside
-
-    def positions(self, ids: np.ndarray) -> np.ndarray:
-        place, short = self._gap()
-        at = unpermute(ids // self.block, self._count, self.seed)
-        return at * self.block + ids % self.block - np.where(at > place, short, 0)
+        return BlockOrder(self.size, self.block, mix(self.seed, epoch, _BLOCKS))

@@ -186,7 +186,7 @@ TABLE = [
     Row("validation's code", stages("validate"), more("tasks.duplicates:Contents")),
     Row("names of classes", stages("validate", "feed", "fit", "evaluate", "promote"), text('"cross"', '"plus"')),
     Row("how the feed is tried", stages("feed"), more("tasks.autotune:tune")),
-    Row("the order of examples", stages("feed", "fit"), more("tasks.order:permute")),
+    Row("the order of examples", stages("feed", "fit"), more("tasks.permutation:permute")),
     Row("batch size", stages("feed", "fit"), options=("--batch-size", "8")),
     Row("an augmentation", stages("feed", "fit"), text("seed=3)", "seed=3, augment=(Shift(1),))")),
     Row("learning rate, as an option", FIT, options=("--learning-rate", "0.02")),

@@ -10,7 +10,7 @@ import pytest
 from datasets.augment import Augmentation, Crop, Erase, Flip, Noise, Rotate, Shift
 from datasets.errors import ParameterError, SchemaError
 from datasets.schema import Recipe
-from tasks.order import uniform
+from tasks.example_random import uniform
 
 ALL: list[Any] = [Shift(2), Crop(3), Flip(), Erase(4), Noise(0.1), Rotate(15)]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from datasets.errors import ParameterError
-from tasks.example_random import ExampleRandom
-from tasks.order import uniform
+from tasks.example_random import ExampleRandom, uniform
 
 IDS = np.arange(4000)
+PINNED_DRAWS = [[0.1509917974472046, 0.30166274309158325], [0.2775259017944336, 0.24045395851135254]]
 
 
 def draws(ids: np.ndarray = IDS, seed: int = 1, epoch: int = 2, place: int = 0) -> list[np.ndarray]:
@@ -62,3 +62,29 @@ def test_calls_are_unrelated_to_each_other_and_to_augmentations() -> None:
 def test_ranges_that_cannot_be_drawn_from(low: int, high: int) -> None:
     with pytest.raises(ParameterError, match="no such range"):
         ExampleRandom(0, 0, IDS, 0).integers(low, high)
+
+
+def test_draws_are_pinned() -> None:
+    # As the order: a resumed training must see what it would have seen.
+    assert uniform(1, 2, np.array([0, 12345]), 2).tolist() == PINNED_DRAWS
+
+
+def test_uniform_depends_on_the_example_alone() -> None:
+    ids = np.array([5, 900, 17, 3])
+    together = uniform(3, 1, ids, 4)
+    assert together.shape == (4, 4)
+    assert together.dtype == np.float32
+    for row, example in enumerate(ids):
+        np.testing.assert_array_equal(uniform(3, 1, np.array([example]), 4)[0], together[row])
+    assert not np.array_equal(uniform(3, 2, ids, 4), together)
+    assert not np.array_equal(uniform(4, 1, ids, 4), together)
+
+
+def test_uniform_is_uniform() -> None:
+    draws = uniform(0, 0, np.arange(50_000), 3)
+    assert draws.min() >= 0
+    assert draws.max() < 1
+    counts = np.stack([np.histogram(draws[:, k], bins=20, range=(0, 1))[0] for k in range(3)])
+    assert ((counts - 2500) ** 2 / 2500).sum(1).max() < 45  # chi squared, 19 degrees of freedom, p < 0.001
+    assert np.abs(np.corrcoef(draws.T) - np.eye(3)).max() < 0.02
+    assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.02

@@ -176,7 +176,7 @@ CODE: dict[str, set[str]] = {
     "tasks.dealing:deal": {"convert"},
     "tasks.validate:validate_records": {"validate"},
     "tasks.feed:plan_input": {"feed"},
-    "tasks.order:permute": {"feed", "fit"},
+    "tasks.permutation:permute": {"feed", "fit"},
     "tasks.optimizers:build_optimizer": {"fit"},
     "tasks.checkpoint:Checkpoints": {"fit"},
     "tasks.models.cnn:HIDDEN": {"fit", "evaluate"},
