@@ -18,7 +18,8 @@ from datasets.errors import ParameterError, PipelineError
 from datasets.schema import Columns
 from tasks.batches import Batches
 from tasks.order import Order, Sharding
-from tasks.pipeline import Pipeline, Source, identity_of_transform
+from tasks.pipeline import Pipeline, Source
+from tasks.transform_identity import identity_of_transform
 
 Operation = (
     grain.transforms.Map | grain.transforms.RandomMap | grain.transforms.Filter | grain.transforms.Batch

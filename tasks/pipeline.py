@@ -13,8 +13,6 @@ Example:
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,8 +23,9 @@ from datasets.augment import Augmentation
 from datasets.errors import GristmillError, ParameterError, PipelineError, PipelineStateError, SchemaError
 from datasets.schema import Columns, Feature, check_int
 from tasks.batches import Batches
-from tasks.example_random import ExampleRandom
-from tasks.order import Order, uniform
+from tasks.example_random import ExampleRandom, uniform
+from tasks.order import Order
+from tasks.transform_identity import identity_of_augmentation, identity_of_transform
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
 _ENDLESS = 1 << 48  # steps
@@ -81,9 +80,8 @@ class Pipeline:
             raise ParameterError("a mask needs an order that keeps the remainder", cure="Order(drop_remainder=False)")
         if mask in source.features:
             raise ParameterError("the mask has the name of a column", parameter="mask", got=mask)
-        self._transforms = [
-            *(_identity_of(augmentation) for augmentation in augment), *map(identity_of_transform, transforms)
-        ]  # fmt: skip
+        self._transforms = [identity_of_augmentation(augmentation) for augmentation in augment]
+        self._transforms += [identity_of_transform(transform) for transform in transforms]
         self.transforms, self.mask = tuple(transforms), mask
         self.source, self.order, self.inputs, self.augment = source, order, inputs, tuple(augment)
         self.digest, self.split = digest, split
@@ -276,48 +274,6 @@ def check_device_range(columns: Columns, ids: np.ndarray) -> None:
                     example=int(ids[at[0]]), got=int(values[at]), expected=f"{limits.min} ... {limits.max}",
                     cure="scale, hash or drop this column in the dataset's reader, or store it as float32",
                 )  # fmt: skip
-
-
-def _identity_of(augmentation: Augmentation) -> dict[str, Any]:
-    name = type(augmentation).__name__
-    if isinstance(augmentation, type) or not dataclasses.is_dataclass(augmentation) or not callable(augmentation):
-        raise ParameterError(
-            f"{name} can't be an augmentation", got=repr(augmentation),
-            expected="an object of a frozen dataclass with `draws` and `__call__(images, u)`",
-        )  # fmt: skip
-    if type(getattr(augmentation, "draws", None)) is not int or augmentation.draws < 0:
-        raise ParameterError(f"{name} doesn't say how many random numbers it draws", expected="draws: ClassVar[int]")
-    return _json_of(augmentation, dataclasses.asdict(augmentation))
-
-
-def identity_of_transform(transform: object) -> dict[str, Any]:
-    """Class and parameters of one of Grain's transforms, as JSON.
-
-    Raises:
-        ParameterError: It is no Map, RandomMap or Filter, or has parameters and is no dataclass.
-    """
-    name = type(transform).__name__
-    if not isinstance(transform, (grain.transforms.Map, grain.transforms.RandomMap, grain.transforms.Filter)):
-        raise ParameterError(
-            f"{name} is no transform", got=repr(transform), expected="a grain.transforms.Map, RandomMap or Filter"
-        )
-    if dataclasses.is_dataclass(transform) and not isinstance(transform, type):
-        return _json_of(transform, dataclasses.asdict(transform))
-    if getattr(transform, "__dict__", None):
-        raise ParameterError(
-            f"{name} has parameters that no state can name", got=", ".join(vars(transform)),
-            expected="a frozen dataclass, or no attributes",
-        )  # fmt: skip
-    return _json_of(transform, {})
-
-
-def _json_of(thing: object, parameters: dict[str, Any]) -> dict[str, Any]:
-    try:  # once through JSON, so that it equals what a state file gives back
-        return json.loads(json.dumps({"class": type(thing).__qualname__, **parameters}))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"a parameter of {type(thing).__name__} isn't JSON", got=repr(thing), reason=str(error)
-        ) from error
 
 
 def _culprit(make: Callable[[np.ndarray], object], ids: np.ndarray) -> int | None:

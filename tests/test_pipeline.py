@@ -21,7 +21,8 @@ from datasets.errors import ArtifactDamaged, ParameterError, PipelineError, Pipe
 from datasets.schema import Columns, Feature
 from tasks.batches import Batches
 from tasks.columns import MappedColumns, build_columns
-from tasks.order import Order, uniform
+from tasks.example_random import uniform
+from tasks.order import Order
 from tasks.pipeline import Pipeline, Source, evaluation_batches
 from tasks.records import Shards
 from tasks.shard_writer import write_shards
