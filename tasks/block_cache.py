@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from datasets.schema import Columns
 from tasks.record_layout import Layout
 
-Decode = Callable[[np.ndarray], Iterator[Columns]]
-"""From sorted numbers of records to their rows, [records, rows, ...] a feature: some records of one length a time."""
+Fill = Callable[[np.ndarray, np.ndarray, Columns], None]
+"""Puts records, whose numbers are sorted, into as many slots of columns [slots, rows, ...]."""
+
+_ABSENT = -(1 << 62)
 
 
 class BlockCache:
@@ -26,51 +28,46 @@ class BlockCache:
     def __init__(self, layout: Layout, rows_per_record: int, slots: int, records: int) -> None:
         slots = min(slots, records)
         self._rows_per_record, self._slots = rows_per_record, slots
-        self._slot_of = np.full(records, -1, np.int64)
+        self._shift = np.full(records, _ABSENT, np.int64)  # from a row's number to its place in the arrays, by record
         self._record_in = np.full(slots, -1, np.int64)
         self._next = 0
         self._arrays = {
             name: np.empty((slots * rows_per_record, *shape), dtype)
             for name, dtype, shape in zip(layout.names, layout.dtypes, layout.shapes, strict=True)
         }
-
         self._blocks = {name: a.reshape(slots, rows_per_record, *a.shape[1:]) for name, a in self._arrays.items()}
 
-    def read(self, ids: np.ndarray, decoded: Decode) -> Columns:
-        """Gives rows in the order of `ids`, int64 [N], as fresh arrays; `decoded` reads the blocks that are absent."""
-        record, row = np.divmod(ids, self._rows_per_record)
-        slots = self._slot_of[record]
-        if ids.size and slots.min() >= 0:
-            return self._gathered(slots, row)
+    def read(self, ids: np.ndarray, fill: Fill) -> Columns:
+        """Gives rows in the order of `ids`, int64 [N], as fresh arrays; `fill` reads the blocks that are absent."""
+        record = ids // self._rows_per_record
+        at = ids + self._shift.take(record)
+        if ids.size and at.min() >= 0:
+            return self._gathered(at)
         needed = np.unique(record)
         if len(needed) > self._slots:  # more blocks than there is room for: one roomful after the other
             out = {name: np.empty((len(ids), *a.shape[1:]), a.dtype) for name, a in self._arrays.items()}
             for start in range(0, len(needed), self._slots):
-                at = np.flatnonzero(np.isin(record, needed[start : start + self._slots]))
-                for name, values in self.read(ids[at], decoded).items():
-                    out[name][at] = values
+                some = np.flatnonzero(np.isin(record, needed[start : start + self._slots]))
+                for name, values in self.read(ids[some], fill).items():
+                    out[name][some] = values
             return out
-        missing = needed[self._slot_of[needed] < 0]
+        missing = needed[self._shift[needed] == _ABSENT]
         if missing.size:
-            self._load(missing, needed, decoded)
-        return self._gathered(self._slot_of[record], row)
+            self._load(missing, needed, fill)
+        return self._gathered(ids + self._shift.take(record))
 
-    def _gathered(self, slots: np.ndarray, row: np.ndarray) -> Columns:
-        at = slots * self._rows_per_record + row
+    def _gathered(self, at: np.ndarray) -> Columns:
         return {name: values.take(at, axis=0, mode="clip") for name, values in self._arrays.items()}
 
-    def _load(self, missing: np.ndarray, needed: np.ndarray, decoded: Decode) -> None:
+    def _load(self, missing: np.ndarray, needed: np.ndarray, fill: Fill) -> None:
         around = (np.arange(self._slots) + self._next) % self._slots
-        free = around[~np.isin(self._record_in[around], needed)][: len(missing)]
-        done = 0
-        for stacks in decoded(missing):
-            count = len(next(iter(stacks.values())))
-            records, slots = missing[done : done + count], free[done : done + count]
-            gone = self._record_in[slots]
-            self._slot_of[gone[gone >= 0]] = -1
-            self._record_in[slots] = -1  # until they are whole
-            for name, values in self._blocks.items():
-                values[slots, : stacks[name].shape[1]] = stacks[name]
-            self._record_in[slots], self._slot_of[records] = records, slots
-            done += count
-        self._next = int(free[-1] + 1) % self._slots
+        shift = self._shift[needed]
+        busy = np.zeros(self._slots, bool)
+        busy[(needed + shift // self._rows_per_record)[shift != _ABSENT]] = True
+        slots = around[~busy[around]][: len(missing)]
+        gone = self._record_in[slots]
+        self._shift[gone[gone >= 0]] = _ABSENT
+        self._record_in[slots] = -1  # until they are whole
+        fill(missing, slots, self._blocks)
+        self._record_in[slots], self._shift[missing] = missing, (slots - missing) * self._rows_per_record
+        self._next = int(slots[-1] + 1) % self._slots

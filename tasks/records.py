@@ -30,9 +30,11 @@ from datasets.schema import Columns, Feature, check_int, in_batches
 from tasks.block_cache import BlockCache
 from tasks.durable import sha256_file
 from tasks.record_layout import Layout, joined
+from tasks.straight_reads import StraightReads
 
 _READER_OPTIONS: dict[str, Any] = {"options": "readahead_buffer_size:0", "file_reader_buffer_size": 1 << 15}
 
+MOST_OPEN = 512  # readers; each holds a file
 _COPIED_AT_ONCE = 1 << 17  # bytes: few enough to be in the processor's cache still when they are copied
 
 
@@ -57,8 +59,9 @@ class Shards:
     """The rows of one split, read from its shards.
 
     Reads keep the blocks that they touched, up to `cache_bytes`, oldest out first; so a feed whose order stays
-    within a window of blocks (`Order(..., block=rows_per_record)`) reads each block once an epoch. Threads may share
-    an object; a pickled copy (Grain's workers) opens its own files and starts with an empty cache.
+    within a window of blocks (`Order(..., block=rows_per_record)`) reads each block once an epoch. The first time
+    ArrayRecord's reader checks the block, from then on it is read straight from the file (`straight_reads.py`). Threads
+    may share an object; a pickled copy (Grain's workers) opens its own files and starts with an empty cache.
 
     Args:
         folder: Of the shards.
@@ -96,10 +99,13 @@ class Shards:
         self._lock = threading.Lock()
         self._readers: dict[int, Any] = {}
         self._cache: BlockCache | None = None
+        self._straight = StraightReads(
+            [self.folder / shard.name for shard in self.shards], self._first_record, self._layout, self.rows_per_record
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         kept = self.__dict__.copy()
-        for name in ("_lock", "_readers", "_cache"):
+        for name in ("_lock", "_readers", "_cache", "_straight"):
             del kept[name]
         return kept
 
@@ -172,7 +178,7 @@ class Shards:
             if self._cache is None:
                 slots = max(1, self.cache_bytes // (self._layout.row_bytes * self.rows_per_record))
                 self._cache = BlockCache(self._layout, self.rows_per_record, slots, int(self._first_record[-1]))
-            return self._cache.read(self._places(ids), self._stacked)
+            return self._cache.read(self._places(ids), self._fill)
 
     def _places(self, ids: np.ndarray) -> np.ndarray:
         """Where rows would be if every record were full: int64 [N], record x rows_per_record + row within it."""
@@ -188,11 +194,19 @@ class Shards:
                 with _explained(path, [number]):
                     yield self._layout.decode(raw, rows)
 
-    def _stacked(self, records: np.ndarray) -> Iterator[Columns]:
-        """Gives what has a fixed shape in these records, as many at once as lie in one shard and are of one length."""
+    def _fill(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> None:
+        """Reads what has a fixed shape in these records, which are sorted, into slots of [slots, rows, *shape]."""
+        left = self._straight.fill(records, slots, blocks)
+        records, slots, done = records[left], slots[left], 0
         for path, numbers, rows, raws in self._raw(records):
             with _explained(path, numbers):
-                yield self._layout.stacked(raws, rows)
+                stacks = self._layout.stacked(raws, rows)
+            part = slice(done, done + len(numbers))
+            for name, values in blocks.items():
+                values[slots[part], :rows] = stacks[name]
+            if rows == self.rows_per_record:
+                self._straight.checked(records[part], slots[part], blocks)
+            done += len(numbers)
 
     def _raw(self, records: np.ndarray) -> Iterator[tuple[Path, list[int], int, list[bytes]]]:
         """File, numbers within it, rows in each, and bytes of these records, in order; a short record comes alone."""
@@ -201,6 +215,8 @@ class Shards:
             shard, path = self.shards[index], self.folder / self.shards[index].name
             local = (records[shard_of == index] - self._first_record[index]).tolist()
             if index not in self._readers:
+                if len(self._readers) >= MOST_OPEN:
+                    close_shard(self._readers.pop(next(iter(self._readers))))
                 self._readers[index] = open_shard(path, shard, self.rows_per_record)
             full, rest = divmod(shard.rows, self.rows_per_record)
             whole = local[:-1] if local[-1] == full else local  # only the last of a shard can be short

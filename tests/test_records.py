@@ -16,6 +16,8 @@ from array_record.python import array_record_module  # pyright: ignore[reportAtt
 
 from datasets.errors import ArtifactDamaged, DataFormatError, ParameterError, SchemaError, SplitError
 from datasets.schema import Columns, Feature
+from tasks import records as records_module
+from tasks import straight_reads
 from tasks.records import Shards
 from tasks.shard_writer import ShardWriter, write_shards
 
@@ -376,9 +378,23 @@ def test_each_block_is_read_once_while_the_order_stays_near(tmp_path: Path, monk
     _, shards = write(tmp_path, 100)
     small = Shards(tmp_path, shards.shards, FEATURES, 8, cache_bytes=4 * 8 * 18)
     decoded: list[int] = []
-    original = small._stacked
-    monkeypatch.setattr(small, "_stacked", lambda records: decoded.extend(records.tolist()) or original(records))
+    original = small._fill
+    monkeypatch.setattr(
+        small, "_fill", lambda records, *into: decoded.extend(records.tolist()) or original(records, *into)
+    )
     for start in range(0, 96, 24):
         for _ in range(5):
             small.read(np.random.default_rng(start).permutation(24) + start)
     assert decoded == list(range(12))
+
+
+@pytest.mark.parametrize("cache", [1, 5 * 8 * 18])
+def test_few_open_files_do_for_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: int) -> None:
+    columns, shards = write(tmp_path, 100)
+    monkeypatch.setattr(records_module, "MOST_OPEN", 2)
+    monkeypatch.setattr(straight_reads, "MOST_OPEN", 1)
+    few = Shards(tmp_path, shards.shards, FEATURES, 8, cache_bytes=cache)
+    for seed in range(4):
+        ids = np.random.default_rng(seed).permutation(100)
+        assert_equal(few.read(ids), columns, ids)
+        assert (len(few._readers), len(few._straight._files)) <= (2, 1)

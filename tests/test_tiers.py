@@ -91,8 +91,8 @@ def test_each_block_is_read_about_once_an_epoch(
     rows, order = open_rows(shards, tmp_path / "none"), order_of(shards, 8, 5)
     assert isinstance(rows, Shards)
     read: list[int] = []
-    decoded = rows._stacked
-    monkeypatch.setattr(rows, "_stacked", lambda records: read.extend(records.tolist()) or decoded(records))
+    fill = rows._fill
+    monkeypatch.setattr(rows, "_fill", lambda records, *into: read.extend(records.tolist()) or fill(records, *into))
     for step in range(order.steps_per_epoch):
         rows.read(order.ids(step)[1])
     count = -(-SIZE // shards.rows_per_record)

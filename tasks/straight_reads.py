@@ -1,0 +1,148 @@
+"""Blocks that ArrayRecord's reader has checked once are from then on read straight from their place in the file.
+
+The reader looks a record up, copies it through buffers of its own and compares its hash. For a block of 13 kB all that
+takes ten times as long as the file system needs to put the bytes where they belong. Records of one length, each in a
+chunk of its own and not compressed, as `shard_writer.py` writes them, lie at places that can be computed. What is read
+there counts only if it adds up to what the reader found there before; whatever doesn't (a shard that was written
+otherwise, a file that has changed since) goes to the reader, which takes it or says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+
+from datasets.schema import Columns
+from tasks.record_layout import Layout
+
+MOST_OPEN = 256  # files
+_MOST_PIECES = 1000  # of one read; Linux takes 1024
+
+# Riegeli/records, doc/riegeli_records_file_format.md at github.com/google/riegeli: a file is a sequence of chunks,
+# interrupted by a header at each multiple of 64 KiB
+_INTERVAL, _HEADER, _CHUNK_HEADER = 1 << 16, 24, 40
+_UNINTERRUPTED = _INTERVAL - _HEADER
+
+_UNKNOWN, _CHECKED, _REFUSED = 0, 1, 2
+
+
+def places_of(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where records lie in a file of records of one size, one a chunk and not compressed.
+
+    Args:
+        numbers: Of the records, counted from 0: int64 [N].
+        size: Of each record, bytes.
+
+    Returns:
+        Offsets of their first bytes in the file, and the number of bytes until the next header interrupts: int64 [N].
+    """
+    length_of_size = max(1, -(-size.bit_length() // 7))  # as a varint
+    before = _CHUNK_HEADER + 2 + length_of_size  # the data begins with how it is compressed and the size of its sizes
+    at = _CHUNK_HEADER + numbers * (before + size) + before  # the first chunk is the file's signature, without data
+    headers, within = np.divmod(at, _UNINTERRUPTED)
+    return at + _HEADER * (headers + 1), _UNINTERRUPTED - within
+
+
+class StraightReads:
+    """What is known of the blocks of a split, and the files that they lie in.
+
+    Args:
+        paths: Of the shards.
+        first_record: Number of the first record of each shard, and of all records: int64 [shards + 1].
+        layout: Of the rows.
+        rows_per_record: In a whole record; shorter ones are always left to the reader.
+    """
+
+    def __init__(self, paths: Sequence[Path], first_record: np.ndarray, layout: Layout, rows_per_record: int) -> None:
+        self._paths, self._first_record = paths, first_record
+        sizes = [rows_per_record * width for width in layout.widths]
+        self._size, self._files = sum(sizes), dict[int, FileIO]()
+        pieces = len(sizes) + 2 * (self._size // _UNINTERRUPTED + 2)
+        # Sums are of words of 8 bytes
+        self._usable = not layout.ragged and all(s and s % 8 == 0 for s in sizes) and pieces <= _MOST_PIECES
+        self._state = np.zeros(int(first_record[-1]), np.uint8)
+        self._sums = np.zeros(len(self._state), np.uint64)
+        self._gap = bytearray(_HEADER)  # takes in the headers, which nobody looks at
+
+    def fill(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> np.ndarray:
+        """Reads the records that were checked before into their slots; gives which of them are still to be read.
+
+        Args:
+            records: Their numbers, int64 [N].
+            slots: Where they belong, int64 [N].
+            blocks: [slots, rows, *shape] a feature.
+
+        Returns:
+            bool [N].
+        """
+        known = np.flatnonzero(self._state[records] == _CHECKED)
+        left = np.ones(len(records), bool)
+        if known.size:
+            columns, asked, into = _as_bytes(blocks), records[known], slots[known]
+            shards = np.searchsorted(self._first_record, asked, side="right") - 1
+            numbers = asked - self._first_record[shards]
+            right = np.zeros(len(asked), bool)
+            for shard in np.unique(shards).tolist():
+                here = shards == shard
+                buffers = [[column[slot] for column in columns] for slot in into[here].tolist()]
+                right[here] = self._read(shard, numbers[here], buffers)
+            right &= _sums(columns, into) == self._sums[asked]
+            self._state[asked[~right]] = _REFUSED
+            left[known] = ~right
+        return left
+
+    def checked(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> None:
+        """Notes what whole records add up to that the reader has checked and that lie in these slots."""
+        if self._usable:
+            new = self._state[records] == _UNKNOWN
+            self._sums[records[new]] = _sums(_as_bytes(blocks), slots[new])
+            self._state[records[new]] = _CHECKED
+
+    def _read(self, shard: int, numbers: np.ndarray, buffers: list[list[np.ndarray]]) -> bool:
+        """Whether the file could be read; that it held what it should is another question."""
+        starts, uninterrupted = (places.tolist() for places in places_of(numbers, self._size))
+        try:
+            descriptor = self._file(shard).fileno()
+            for start, left, pieces in zip(starts, uninterrupted, buffers, strict=True):
+                os.preadv(descriptor, pieces if left >= self._size else self._interrupted(pieces, left), start)
+        except OSError:  # the reader finds out what is wrong
+            return False
+        return True
+
+    def _interrupted(self, buffers: list[np.ndarray], left: int) -> list[np.ndarray | bytearray]:
+        """The buffers with room for a header after the first `left` bytes and wherever else one lies."""
+        pieces: list[np.ndarray | bytearray] = []
+        for buffer in buffers:
+            rest = buffer
+            while len(rest) > left:
+                pieces += [rest[:left], self._gap]
+                rest, left = rest[left:], _UNINTERRUPTED
+            pieces.append(rest)
+            left -= len(rest)
+        return pieces
+
+    def _file(self, shard: int) -> FileIO:
+        if shard not in self._files:
+            if len(self._files) >= MOST_OPEN:
+                self._files.pop(next(iter(self._files))).close()
+            self._files[shard] = FileIO(self._paths[shard])
+        return self._files[shard]
+
+
+def _as_bytes(blocks: Columns) -> list[np.ndarray]:
+    """uint8 [slots, bytes of a block], a view of each."""
+    return [block.reshape(len(block), -1).view(np.uint8) for block in blocks.values()]
+
+
+def _sums(columns: list[np.ndarray], slots: np.ndarray) -> np.ndarray:
+    """Sums of the blocks in some slots, as words of 8 bytes, modulo 2**64: uint64 [N]."""
+    total = np.zeros(len(slots), np.uint64)
+    in_a_row = len(slots) > 0 and slots[-1] - slots[0] + 1 == len(slots) and bool((np.diff(slots) == 1).all())
+    for column in columns:
+        some = column[slots[0] : slots[-1] + 1] if in_a_row else column[slots]
+        total += some.view(np.uint64).sum(axis=1)
+    return total
