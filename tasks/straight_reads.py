@@ -66,7 +66,7 @@ class StraightReads:
         self._usable = not layout.ragged and all(s and s % 8 == 0 for s in sizes) and pieces <= _MOST_PIECES
         self._state = np.zeros(int(first_record[-1]), np.uint8)
         self._sums = np.zeros(len(self._state), np.uint64)
-        self._gap = bytearray(_HEADER)  # takes in the headers, which nobody looks at
+        self._gap = np.empty(_HEADER, np.uint8)  # takes in the headers, which nobody looks at
 
     def fill(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> np.ndarray:
         """Reads the records that were checked before into their slots; gives which of them are still to be read.
@@ -113,9 +113,9 @@ class StraightReads:
             return False
         return True
 
-    def _interrupted(self, buffers: list[np.ndarray], left: int) -> list[np.ndarray | bytearray]:
+    def _interrupted(self, buffers: list[np.ndarray], left: int) -> list[np.ndarray]:
         """The buffers with room for a header after the first `left` bytes and wherever else one lies."""
-        pieces: list[np.ndarray | bytearray] = []
+        pieces: list[np.ndarray] = []
         for buffer in buffers:
             rest = buffer
             while len(rest) > left:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from array_record.python import array_record_module
+from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
 
 from datasets.errors import ArtifactDamaged, DataFormatError
 from datasets.schema import Columns, Feature
