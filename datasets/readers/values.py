@@ -74,7 +74,8 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
         return _varying(array, feature, place, fill)
     if pa.types.is_decimal(kind):
         return from_arrow(array.cast(pa.float64()), feature, place, fill)
-    if (pa.types.is_timestamp(kind) or pa.types.is_date(kind)) and np.dtype(feature.dtype).kind in "iu":
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if is_time and np.dtype(feature.dtype).kind in "iu" and not feature.classes:
         seconds = array.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
         return from_arrow(seconds, feature, place, fill)
     if pa.types.is_null(kind):
