@@ -47,14 +47,21 @@ def stages(run: Run) -> None:
 
 def candidate(run: Run) -> dict[str, Artifact]:
     """All stages but the last: a model that isn't held against the champion yet."""
+    inputs = ready(run)
+    records = inputs["records"]
+    weights = fit(run, **inputs)
+    evaluation = evaluate(run, records=records, weights=weights)
+    return {"records": records, "weights": weights, "evaluation": evaluation}
+
+
+def ready(run: Run) -> dict[str, Artifact]:
+    """The stages before `fit`, and what it takes from them."""
     raw = fetch(run)
     records = convert(run, raw=raw)
     report = validate(run, records=records)
     transforms = transformed(run, records, report)
     plan = feed(run, records=records, report=report, **transforms)
-    weights = fit(run, records=records, report=report, plan=plan, **transforms)
-    evaluation = evaluate(run, records=records, weights=weights)
-    return {"records": records, "weights": weights, "evaluation": evaluation}
+    return {"records": records, "report": report, "plan": plan, **transforms}
 
 
 @flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False)

@@ -5,7 +5,7 @@ Only sweeps of a dataset with a split of that name have this stage.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from tasks.artifact import Artifact, Draft
 from tasks.evaluate import predict_split
 from tasks.fit import model_code
 from tasks.stage import Job, Run, Stage
+
+if TYPE_CHECKING:
+    from tasks.predictor import Predictions
 
 VALIDATION = ("validation", "val")
 
@@ -31,23 +34,30 @@ def score_validation(job: Job, records: Artifact, weights: Artifact) -> Artifact
         NonFiniteError: The model gives NaN or an infinity for an example.
     """
     from tasks.compiled import use_compilation_cache
-    from tasks.judge import measures_of
 
     use_compilation_cache(job.store.root / "compiled")
     dataset = job.request.dataset
     split, metric = validation_split(dataset) or "", dataset.gate.metric
     found, traces = predict_split(job.store, job.request, records, weights, split)
-    measures = measures_of(dataset.features[dataset.label].classes)
-    measure = measures(found.labels, found.logits, found.losses, only={metric}).get(metric)
-    once = np.ones((1, len(found.labels)), np.float32)  # every example, once
-    value = float("nan") if measure is None else float(measure(once)[0])
+    known = metric_of(dataset, found)
     job.notes.update(traces=traces)
 
     def fill(draft: Draft) -> None:
-        known = value if np.isfinite(value) else None
         draft.facts = {"weights": weights.digest, "split": split, "examples": len(found.labels), metric: known}
 
     return job.commit("choice", fill)
+
+
+def metric_of(dataset: Dataset, found: Predictions) -> float | None:
+    """The gate's metric of predictions, every example counted once; None if it is undefined for them."""
+    from tasks.judge import measures_of
+
+    metric = dataset.gate.metric
+    measures = measures_of(dataset.features[dataset.label].classes)
+    measure = measures(found.labels, found.logits, found.losses, only={metric}).get(metric)
+    once = np.ones((1, len(found.labels)), np.float32)
+    value = float("nan") if measure is None else float(measure(once)[0])
+    return value if np.isfinite(value) else None
 
 
 def _reads(run: Run) -> dict[str, Any]:

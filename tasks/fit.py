@@ -41,7 +41,8 @@ def in_one_of_several() -> bool:
     return jax.distributed.is_initialized()
 
 
-def _reads(run: Run) -> dict[str, Any]:
+def reads(run: Run) -> dict[str, Any]:
+    """What of the request decides a training."""
     dataset = run.request.dataset
     return {
         # Another program rounds differently: no run without the checks may take what one with them made.
@@ -71,7 +72,7 @@ def model_code(request: Request) -> tuple[str, ...]:
 fit = Stage(
     "fit",
     fit_model,
-    _reads,
+    reads,
     libraries=("jax", "jaxlib", "flax", "optax", "numpy"),
     advisory=frozenset({"report", "plan"}),
     code=model_code,

@@ -15,6 +15,8 @@ from datasets.schema import OPTIMIZERS, SCHEDULES, Recipe, check_int
 
 MOMENTUM = 0.9
 ONE_CYCLE_RISE = 0.3
+SCALE = "hyperparams/step_size"
+"""End of the path of the number that scales the updates, in the state of a scaled optimizer."""
 
 
 def updates_of(recipe: Recipe, total_steps: int) -> int:
@@ -70,7 +72,7 @@ def learning_rates(recipe: Recipe, total_steps: int) -> np.ndarray:
     return np.broadcast_to(np.asarray(rates, np.float32), updates)
 
 
-def build_optimizer(recipe: Recipe, total_steps: int) -> optax.GradientTransformation:
+def build_optimizer(recipe: Recipe, total_steps: int, *, scaled: bool = False) -> optax.GradientTransformation:
     """The optimizer that the recipe names, with all that the recipe puts around it.
 
     A gradient is averaged over `accumulate` batches (optax.MultiSteps), its global norm is clipped, then the rule with
@@ -79,12 +81,21 @@ def build_optimizer(recipe: Recipe, total_steps: int) -> optax.GradientTransform
     momentum of 0.9. "muon" makes the updates of matrices orthogonal (Jordan et al. 2024,
     https://kellerjordan.github.io/posts/muon) and leaves all other arrays to Adam; its "kernels" are the matrices.
 
+    Args:
+        recipe: That names it.
+        total_steps: Of the training.
+        scaled: Multiplies each update by a number in the optimizer's state (`SCALE`), 1 at first. All schedules and
+            rules are proportional to the peak, so a recipe with a peak of 1 and this number is the recipe with this
+            peak, without being another program.
+
     Raises:
         UnknownNameError: There is no such optimizer or schedule.
         ParameterError: There are no steps, or fewer than one update takes.
     """
     updates = updates_of(recipe, total_steps)
     rule = _rule(recipe, learning_rate_at(recipe, updates))
+    if scaled:
+        rule = optax.chain(rule, optax.inject_hyperparams(optax.scale)(step_size=1.0))
     if recipe.clip_norm is not None:
         rule = optax.chain(optax.clip_by_global_norm(recipe.clip_norm), rule)
     if recipe.ema is not None:

@@ -73,20 +73,24 @@ class Predictor:
             jax.ShapeDtypeStruct((batch_size,), target.labels),
         )  # fmt: skip
 
-    def predict(self, size: int, read: Callable[[np.ndarray], Columns]) -> Predictions:
+    def predict(
+        self, size: int, read: Callable[[np.ndarray], Columns], model: nnx.Module | None = None
+    ) -> Predictions:  # fmt: skip
         """Runs over examples 0 ... size - 1.
 
         Args:
             size: Number of examples.
             read: Gives the columns of some examples by their ids, int64 [n].
+            model: Another one of the same kind, whose arrays the same program takes.
         """
+        state = self._state if model is None else nnx.as_pure(nnx.split(model)[1])
         labels, logits, losses = [], [], []
         for start in range(0, size, self.batch_size):
             batch = read(np.arange(start, min(start + self.batch_size, size)))
             rows = len(batch[self.label])
             padded = pad_batch({name: batch[name] for name in (self.inputs, self.label)}, self.batch_size)
             truth = padded[self.label].astype(self.target.labels)
-            out = jax.device_get(self._compiled(self._state, padded[self.inputs], truth))
+            out = jax.device_get(self._compiled(state, padded[self.inputs], truth))
             labels.append(batch[self.label])
             logits.append(out[0][:rows])
             losses.append(out[1][:rows])

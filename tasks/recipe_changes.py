@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from datasets.errors import ParameterError, UnknownNameError
-from datasets.schema import RECIPE_FIELDS
+from datasets.schema import RECIPE_FIELDS, Recipe
 
 CODE = ("augment",)
 """Fields that hold Python objects, which no form and no command line can name."""
 SETTABLE = tuple(name for name in RECIPE_FIELDS if name not in CODE)
+
+BATCHED = ("learning_rate", "seed")
+"""Fields in which the members of one vectorised program may differ."""
 
 
 def recipe_changes(given: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,3 +63,8 @@ def _value(text: str) -> Any:  # noqa: ANN401
         return json.loads(text)
     except ValueError:
         return text
+
+
+def common_recipe(recipe: Recipe) -> Recipe:
+    """The recipe that all members of one program have in common: with a peak of 1, and seed 0."""
+    return replace(recipe, learning_rate=1.0, seed=0)

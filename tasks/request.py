@@ -10,7 +10,7 @@ from typing import Any
 
 import datasets
 from datasets.errors import ParameterError, UnknownNameError
-from datasets.schema import RECIPE_FIELDS, Dataset, Files, Rows, check_float, check_int
+from datasets.schema import RECIPE_FIELDS, Dataset, Files, Recipe, Rows, check_float, check_int
 from tasks.fitted import Fitted
 from tasks.parallel import Parallel
 from tasks.recipe_changes import recipe_changes
@@ -41,6 +41,8 @@ class Request:
         timeout: Seconds after which the run is stopped; in no key.
         fitted: What the dataset file's transforms learned; `dataset` is then the one that the model sees.
         parallel: Devices and processes that share each batch.
+        members: Recipes of a sweep that are trained as one program, if any.
+        memory: Bytes that this program may take; None for half of what is free. In no key.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Request:
     timeout: float | None = None
     fitted: Fitted | None = None
     parallel: Parallel = field(default_factory=Parallel)
+    members: tuple[Recipe, ...] = ()
+    memory: int | None = None
 
 
 def store_root(store: str | os.PathLike[str] | None = None) -> Path:

@@ -130,14 +130,11 @@ class TrainStep:
         self.sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
         self.budget = TraceBudget(name, budget)
         self._loss_fn = surfacing(name, loss_fn)
-        model = nnx.clone(model)
-        model.train()
-        self._model, self._optimizer = PlainState(model), PlainState(nnx.Optimizer(model, tx, wrt=nnx.Param))
-        self._initial = _fresh_carry({"model": self._model.arrays, "optimizer": self._optimizer.arrays})
+        self._model, self._optimizer, self._initial = beginning_of(model, tx)
         self.gradient_leaves = leaf_paths(plain(nnx.state(model, nnx.Param)))
         if not self.gradient_leaves:
             raise ContractError(f"{name}: the model has no parameters", got=type(model).__name__)
-        self._expected = (self.abstract_carry(), abstract_batch(features, batch_size, batch_sharding))
+        self._expected = (self.abstract_carry(), self.abstract_batch(batch_sharding))
         self._layout: Layout = {}
         self._compiled = self.budget.compile(
             self._packed, *self._expected, donate_argnums=0, out_shardings=self.sharding
@@ -226,6 +223,10 @@ class TrainStep:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.sharding), self._initial
         )  # fmt: skip
 
+    def abstract_batch(self, sharding: jax.sharding.Sharding | None = None) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes, dtypes and sharding of a batch."""
+        return abstract_batch(self.features, self.batch_size, sharding)
+
     def initial_carry(self) -> Carry:
         """A new carry at step 0, in its place on the device; each call gives its own copy."""
         return self.place(self._initial)
@@ -281,6 +282,14 @@ def _same_types(what: str, old: Any, new: Any) -> None:  # noqa: ANN401
                 f"{what} changes the state's arrays", field=path, got=after.get(path, "absent"),
                 expected=before.get(path, "absent"), cure="keep dtypes through the step; nnx.pop what a layer sows",
             )  # fmt: skip
+
+
+def beginning_of(model: nnx.Module, tx: optax.GradientTransformation) -> tuple[PlainState, PlainState, Carry]:
+    """A copy of the model in train mode and its optimizer as plain states, and the carry at step 0."""
+    model = nnx.clone(model)
+    model.train()
+    states = PlainState(model), PlainState(nnx.Optimizer(model, tx, wrt=nnx.Param))
+    return *states, _fresh_carry({"model": states[0].arrays, "optimizer": states[1].arrays})
 
 
 def _fresh_carry(state: dict[str, Any]) -> Carry:

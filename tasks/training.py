@@ -152,10 +152,7 @@ class Training:
 
     def evaluated(self, carry: Carry) -> Carry:
         """The carry with the parameters that are evaluated and kept: their average, if the recipe has one."""
-        average = averaged(carry.state["optimizer"])
-        if average is None:
-            return carry
-        return replace(carry, state={**carry.state, "model": overlaid(carry.state["model"], average)})
+        return with_averages(carry)
 
     def run(self) -> Carry:
         """Trains to the last step and gives the carry after it.
@@ -336,6 +333,14 @@ def replaced_order(pipeline: Pipeline, order: Order) -> Pipeline:
     other = copy.copy(pipeline)
     other.order = order
     return other
+
+
+def with_averages(carry: Carry) -> Carry:
+    """The carry with the average of its parameters in their place, if the optimizer keeps one."""
+    average = averaged(carry.state["optimizer"])
+    if average is None:
+        return carry
+    return replace(carry, state={**carry.state, "model": overlaid(carry.state["model"], average)})
 
 
 def overlaid(state: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save
 from datasets.errors import CheckpointMismatch, GristmillError, ParameterError
 from datasets.schema import Dataset, Feature
 from tasks.durable import read_json, write_bytes, write_json
-from tasks.fitted import read_fitted
+from tasks.fitted import Fitted, read_fitted
 
 WEIGHTS = "weights.safetensors"
 MODEL = "model.json"
@@ -94,8 +94,7 @@ def load_model(folder: Path) -> tuple[nnx.Module, dict[str, Any]]:
             cure="train again with today's code",
         )  # fmt: skip
     put(model, arrays)
-    unit = _unit(folder, card)
-    model = model if unit is None else InUnit(model, *unit)
+    model = in_unit(model, None if card["classes"] else read_fitted(folder), card["label"])
     model.eval()
     return model, card
 
@@ -117,11 +116,11 @@ class InUnit(nnx.Module):
         return self.model(x) * self.std + self.mean
 
 
-def _unit(folder: Path, card: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Mean and standard deviation by which the labels were standardised; None if they were not."""
-    fitted = None if card["classes"] else read_fitted(folder)
+def in_unit(model: nnx.Module, fitted: Fitted | None, label: str) -> nnx.Module:
+    """A model whose number is in the unit of the records, given what the transforms learned; any other as it is."""
     steps = () if fitted is None else fitted.steps
-    return next(((s.values["mean"][0], s.values["std"][0]) for s in steps if s.name == card["label"]), None)
+    learned = next((step.values for step in steps if step.name == label and "std" in step.values), None)
+    return model if learned is None else InUnit(model, learned["mean"][0], learned["std"][0])
 
 
 def put(model: nnx.Module, arrays: Mapping[str, Any]) -> None:
