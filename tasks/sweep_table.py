@@ -47,5 +47,29 @@ def show(made: dict[str, Any], console: Console) -> None:
     console.print(f"{made['note'][0].upper()}{made['note'][1:]}.", markup=False)
     decision = made["decision"]
     verdict = "promoted" if decision["promoted"] else "not promoted"
-    console.print(f"Winner, seed {made['winner']['seed']}: {verdict} ({decision['reason']}).", markup=False)
+    for group in made["groups"]:
+        console.print(f"{_grouped(group)}.", markup=False)
+    winner = made["winner"]
+    trained = f", as a training of its own {made['metric']} {shown(winner['score'])}" if _ranked(made) else ""
+    console.print(f"Winner, seed {winner['seed']}{trained}: {verdict} ({decision['reason']}).", markup=False)
     console.print(f"Champion: {made['champion'] or 'none'}.", markup=False)
+
+
+def _ranked(made: Mapping[str, Any]) -> bool:
+    """Whether the winner's row is a ranking's, so that what went to the gate was trained apart from it."""
+    return any(row["together"] for row in made["rows"] if row["changes"] == made["winner"]["changes"])
+
+
+def _grouped(group: Mapping[str, Any]) -> str:
+    """How a group of members was trained, and why, in words."""
+    if not group["together"]:
+        return f"{group['members']} members one after the other: {group['why']}"
+    programs = group["programs"]
+    parts = "one program" if len(programs) == 1 else f"{len(programs)} programs (what memory allows)"
+    traces = ", ".join(f"{one['used']} of {one['budget']}" for one in programs)
+    seconds = sum(one["seconds"] for one in programs)
+    compiled = sum(one["compiled_s"] for one in programs)
+    return (
+        f"{group['members']} members as {parts}, {group['state']}: {compiled:.1f} s to compile (traces {traces}),"
+        f" {seconds:.1f} s of steps; {group['why']}; their scores only rank, and the winner was trained apart from it"
+    )

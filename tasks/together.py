@@ -60,7 +60,8 @@ def rank_members(
         rows += _rows(members)
         programs.append({
             "members": len(step.members), "memory": step.memory, "seconds": members.seconds,
-            "resumed_from": members.resumed_from, **step.report(),
+            "resumed_from": members.resumed_from, "compiled_s": step.budget.seconds,
+            **{name: value for name, value in step.report().items() if name != "seconds"},
         })  # fmt: skip
     job.notes.update(programs=programs, resumed_from=programs[0]["resumed_from"])
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,18 +11,18 @@ import promoted
 import pytest
 import recorded
 import toy
-from rich.console import Console
 
 from datasets.errors import NonFiniteError, ParameterError, TrainingError
 from datasets.schema import Rows
 from flows.sweep import sweep
 from flows.train import candidate, train
 from tasks.artifact import Artifact, Store
+from tasks.one_program import Ranked, Ranking
 from tasks.request import Request
 from tasks.run_record import find_run, runs_of
 from tasks.stage import Run
 from tasks.summary import artifact_of
-from tasks.sweep import SEEN, Sweep, interval_of_mean, said, show, table_of
+from tasks.sweep import SEEN, Sweep, interval_of_mean
 
 GRID: tuple[dict[str, Any], ...] = ({"learning_rate": 1e-2}, {"learning_rate": 1e-5})
 
@@ -150,6 +149,64 @@ def test_a_recipe_that_diverges_is_a_row_and_no_winner(base: Request, first: Swe
         made.winner()
 
 
+class Fixed(Ranking):
+    """Gives these rows to the members of a group, in the place of a program."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows, self.groups = rows, []
+
+    def __call__(self, requests: Any, sources: Any, done: Any) -> Ranked:
+        recipes = [request.dataset.recipe for request in requests]
+        assert [(one.learning_rate, one.seed) for one in recipes] == [(1e-2, 3), (1e-2, 4), (1e-5, 3), (1e-5, 4)]
+        return Ranked(
+            [{"seed": one.seed, **row} for one, row in zip(recipes, self.rows, strict=True)], 8.0, cached=False
+        )
+
+
+def ranked(request: Request, rows: list[dict[str, Any]], *, train: Any = candidate, confirm: bool = False) -> Sweep:
+    made = Sweep(request, 2, train, "sweep", ranking=Fixed(rows), confirm=confirm)
+    made.measure_all(GRID)
+    return made
+
+
+def test_the_winner_of_a_ranking_is_an_ordinary_training(base: Request, first: Sweep) -> None:
+    scores = [{"score": 0.25}, {"score": 0.5}, {"score": 0.5}, {"score": 0.75}]
+    made = ranked(base, scores, train=lambda run: candidate(run))
+    assert [(row["scores"], row["seconds"], row["together"]) for row in made.rows] == [
+        ([0.25, 0.5], 4.0, True), ([0.5, 0.75], 4.0, True)
+    ]  # fmt: skip
+    best, winner = made.winner()
+    assert (best, winner.seed) == (1, 3)  # without a validation split the first seed
+    assert artifact_of(winner.run, "fit") == fits(first)[2]
+    assert {outcome.state for outcome in winner.run.outcomes if outcome.name == "fit"} == {"cached"}
+    assert made.to_json()["rows"] == made.rows
+    made.split, made._trained[1] = "val", []
+    assert made._chosen([0.5, 0.75]) == 1
+    confirmed = ranked(base, scores, confirm=True)
+    assert confirmed.winner()[0] in (0, 1)
+    assert confirmed.rows[1] | {"seconds": 0} == first.rows[1] | {"seconds": 0, "cached": 2}
+
+
+def test_a_member_that_failed_in_a_ranking_cant_win(base: Request) -> None:
+    failed = [{"failed": "step 3: the loss isn't finite"}, {"score": 0.9}, {"score": 0.1}, {"score": 0.2}]
+    made = ranked(base, failed)
+    assert made.rows[0]["failed"] == {"3": "step 3: the loss isn't finite"}
+    assert (made.rows[0]["mean"], made.rows[0]["scores"]) == (None, [None, 0.9])
+    assert made.winner()[0] == 1
+
+
+def test_a_winner_that_fails_by_itself_gives_way_to_the_next(base: Request) -> None:
+    def train(run: Run) -> dict[str, Artifact]:
+        if run.request.dataset.recipe.learning_rate == 1e-2:
+            raise NonFiniteError("the loss isn't finite")
+        return candidate(run)
+
+    made = ranked(base, [{"score": score} for score in (0.9, 0.9, 0.1, 0.2)], train=train)
+    best, winner = made.winner()
+    assert (best, winner.run.request.dataset.recipe.learning_rate) == (1, 1e-5)
+    assert made.rows[0]["failed"] == {"3": "the loss isn't finite"}
+
+
 def test_what_cant_work_is_refused_before_anything_is_trained(base: Request) -> None:
     made = Sweep(base, 2, lambda run: pytest.fail("trained"), "sweep")
     for changes in ({"learning_rate": -1.0}, {"batch_size": 100_000}, {"model": "nothing"}):
@@ -166,30 +223,6 @@ def test_the_interval_is_students() -> None:
     assert (low, high) == pytest.approx((2 - half, 2 + half))
 
 
-def test_the_table_has_the_best_first_and_the_failed_last() -> None:
-    def row(rate: float, mean: float | None, **more: Any) -> dict[str, Any]:
-        base = {"changes": {"learning_rate": rate}, "mean": mean, "scores": [mean], "interval": None, "failed": {},
-                "runs": [], "seconds": 1.0, "cached": 0}  # fmt: skip
-        return {**base, **more}
-
-    made: dict[str, Any] = {
-        "dataset": "toy", "metric": "accuracy", "lower_is_better": False, "split": "test", "confidence": 0.95,
-        "rows": [row(1.0, None), row(2.0, 0.25), row(3.0, 0.5, interval=[0.25, 0.75], cached=1)],
-        "winner": {"changes": {"learning_rate": 3.0}, "seed": 7}, "note": SEEN, "champion": "v2",
-        "decision": {"promoted": True, "reason": "better"},
-    }  # fmt: skip
-    rows = table_of(made)
-    assert [each["recipe"] for each in rows] == [said({"learning_rate": rate}) for rate in (3.0, 2.0, 1.0)]
-    assert [each[""] for each in rows] == ["winner", "", ""]
-    assert rows[0]["95% interval of the mean"] == "0.25 to 0.75"
-    assert rows[2]["accuracy, test"] == "failed"
-    assert table_of({**made, "lower_is_better": True})[0]["recipe"] == "learning_rate=2.0"
-    out = io.StringIO()
-    show(made, Console(file=out, width=200))
-    assert "Winner, seed 7: promoted (better)." in out.getvalue()
-    assert "optimistic" in out.getvalue()
-
-
 def test_the_flow_sends_the_winner_to_the_gate_and_train_finds_all_done(prefect_server: str, tmp_path: Path) -> None:
     request = recorded.request(tmp_path, epochs=1)
     patch = promoted.instead_of_a_file(request.dataset)
@@ -197,9 +230,13 @@ def test_the_flow_sends_the_winner_to_the_gate_and_train_finds_all_done(prefect_
     options: dict[str, Any] = {"store": str(store), "raw": str(tmp_path / "given")}
     same = {"model": "mlp", "epochs": 1, "batch_size": 16}
     try:
-        made: Any = sweep("toy", grid={"learning_rate": "1e-2"}, seeds=2, recipe=same, **options)
-        again: Any = sweep("toy", grid={"learning_rate": "1e-2"}, seeds=2, recipe=same, **options)
+        same_way = {"seeds": 2, "recipe": same, "members": "one-by-one", **options}
+        made: Any = sweep("toy", grid={"learning_rate": "1e-2"}, **same_way)
+        again: Any = sweep("toy", grid={"learning_rate": "1e-2"}, **same_way)
         alone: Any = train("toy", seed=4, learning_rate=1e-2, **same, **options)
+        one: Any = sweep(
+            "toy", grid={"learning_rate": "1e-2,3e-3"}, seeds=2, recipe=same, members="together", **options
+        )
     finally:
         patch.undo()
     assert (made["winner"]["changes"], made["winner"]["seed"]) == ({"learning_rate": 1e-2}, 3)
@@ -207,5 +244,8 @@ def test_the_flow_sends_the_winner_to_the_gate_and_train_finds_all_done(prefect_
     assert [row["cached"] for row in made["rows"] + again["rows"]] == [0, 2]
     assert again["rows"][0]["scores"] == made["rows"][0]["scores"]
     assert {stage["name"] for stage in alone["stages"] if stage["state"] != "cached"} == {"promote"}
-    assert len(runs_of(Store(store))) == 2 * (2 + 1) + 1
+    assert len(runs_of(Store(store))) == 2 * (2 + 1) + 1 + 2
+    assert [(group["members"], group["together"], group["state"]) for group in one["groups"]] == [(4, True, "ran")]
+    assert {row["together"] for row in one["rows"]} == {True}
+    assert find_run(Store(store), one["winner"]["run"])["recipe"]["seed"] == 3
     assert find_run(Store(store), made["run"])["decision"]["promoted"]
