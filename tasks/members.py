@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import grain
-import jax
 import numpy as np
 
 from datasets.errors import TrainingError
@@ -21,9 +20,9 @@ from datasets.schema import Columns, Recipe
 from tasks.ahead import depth_here, placed_ahead
 from tasks.artifact import Artifact
 from tasks.autotune import Setting
+from tasks.batch_check import BatchCheck
 from tasks.batches import Batches
 from tasks.checkpoint import Checkpoints
-from tasks.contracts import check_batch
 from tasks.feed import as_recorded, columns, open_pipeline
 from tasks.objective import Objective
 from tasks.pipeline import Pipeline
@@ -68,13 +67,11 @@ class Stacked:
         """The examples that a member sees in a step."""
         return self.pipelines[self.seeds[at]].order.ids(step)[1].tolist()
 
-    def check(self, batch: Columns, step: int) -> None:
+    def check(self, check: BatchCheck, batch: Columns, step: int) -> None:
         """Checks each batch of a step as a single training does."""
         for at, seed in enumerate(self.seeds):
             if seed not in self.seeds[:at]:
-                pipeline, ids = self.pipelines[seed], self.ids(step, at)
-                own = {name: column[at] for name, column in batch.items()}
-                check_batch(own, pipeline.source.features, len(ids), step=step, ids=ids)
+                check({name: column[at] for name, column in batch.items()}, step, self.ids(step, at))
 
 
 class Members:
@@ -140,10 +137,9 @@ class Members:
                 break
         return carry, done
 
-    def _look(self, carry: Carry, done: int, progress: Bar, metrics: Mapping[str, jax.Array]) -> bool:
+    def _look(self, carry: Carry, done: int, progress: Bar, metrics: Mapping[str, Any]) -> bool:
         """Shows how far it is; waits for the device. Gives whether any member still learns."""
-        tripped, losses = jax.device_get((carry.tripped_at, metrics["loss"]))
-        live = tripped < 0
+        live, losses = np.asarray(carry.tripped_at) < 0, metrics["loss"]
         if live.any():
             low, high = losses[live].min(), losses[live].max()
             progress.move_to(done, f"{live.sum()} of {len(live)} members, loss {low:.4f} to {high:.4f}")
@@ -160,8 +156,9 @@ class Members:
                 yield at, placed
 
     def _checked(self, start: int, batches: Iterator[Columns]) -> Iterator[Columns]:
+        check = BatchCheck(self.step.features, self.step.batch_size)
         for at, batch in enumerate(batches, start):
-            self.stacked.check(batch, at)
+            self.stacked.check(check, batch, at)
             yield batch
 
     def failures(self, carry: Carry) -> dict[int, str]:
