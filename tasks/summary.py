@@ -37,7 +37,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "stages": [_stage_json(outcome) for outcome in run.outcomes],
         "metrics": {name: evaluation[name] for name in SHOWN if name in evaluation},
         "champion": None if champion is None else champion.version,
-        "decision": {name: decision[name] for name in ("promoted", "reason")},
+        "decision": told(decision, None if champion is None else champion.version),
         "steps": run.store.facts(by_name["fit"].artifact)["steps"],
         "parameters": run.store.facts(by_name["fit"].artifact)["parameters"],
         "examples_per_second": fit["examples_per_second"],
@@ -51,6 +51,20 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
         "meshes": fit.get("meshes", ONE_DEVICE),
         "artifacts": {outcome.name: str(run.store.path(outcome.artifact)) for outcome in run.outcomes},
     }
+
+
+def told(decision: dict[str, Any], champion: str | None) -> dict[str, Any]:
+    """What a decision means today: whoever it made champion may have been rolled back by hand since, and stays so.
+
+    Args:
+        decision: Of stage `promote`, which may be an old one from the cache.
+        champion: Version of today's.
+    """
+    version = decision.get("version")
+    if decision["promoted"] and version is not None and version != champion:
+        reason = f"{version} was promoted by this decision, and {champion} was made the champion by hand since"
+        return {"promoted": False, "reason": reason}
+    return {name: decision[name] for name in ("promoted", "reason")}
 
 
 def _stage_json(outcome: Outcome) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from tasks.artifact import Artifact, Store
 from tasks.registry import Registry
 from tasks.stage import Outcome, Run
-from tasks.summary import artifact_of, rows, show, summarise
+from tasks.summary import artifact_of, rows, show, summarise, told
 
 STATES = {
     "fetch": "cached", "convert": "cached", "validate": "ran", "feed": "cached", "fit": "resumed", "evaluate": "ran",
@@ -126,3 +126,13 @@ def test_a_run_without_training_time_has_no_rates(tmp_path: Path) -> None:
     made = summarise(finished(tmp_path), "id")
     lines = dict(rows({**made, "examples_per_second": None, "input_wait": None}))
     assert (lines["examples/s"], lines["input wait"]) == ("-", "-")
+
+
+def test_a_decision_that_was_rolled_back_by_hand_is_told_as_that() -> None:
+    decision = {"promoted": True, "reason": "better", "version": "v3", "test": {}}
+    assert told(decision, "v3") == {"promoted": True, "reason": "better"}
+    assert told({**decision, "version": None}, "v2") == {"promoted": True, "reason": "better"}
+    assert told(decision, "v2") == {
+        "promoted": False, "reason": "v3 was promoted by this decision, and v2 was made the champion by hand since"
+    }  # fmt: skip
+    assert told({**decision, "promoted": False}, "v2")["reason"] == "better"
