@@ -55,6 +55,9 @@ class Recipe:
         label_smoothing: Share of the target that is spread over all classes.
         class_weights: Weight of each class's examples in the loss, in the order of the classes; "balanced" for the
             inverse of how often each occurs in the train split; None for 1.
+        huber: Distance from a label that is a number, in the unit in which it is trained (standard deviations, if it is
+            standardised), beyond which the loss grows in proportion to it and not to its square, so that outliers count
+            less; None for the squared error alone.
         dropout: Rate of the model's dropout.
         augment: Applied to each train batch in this order (see `datasets/augment.py`).
         evaluate_every: Steps between evaluations, besides that at the end of each epoch; None for none.
@@ -82,6 +85,7 @@ class Recipe:
     precision: str = "float32"
     label_smoothing: float = 0.0
     class_weights: tuple[float, ...] | str | None = None
+    huber: float | None = None
     dropout: float = 0.0
     augment: tuple[Any, ...] = ()
     evaluate_every: int | None = None
@@ -112,7 +116,7 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, str) or value not in known:
                 raise UnknownNameError.among(name, value, known)
-        for name, cure in {"clip_norm": "None", "ema": "None"}.items():
+        for name, cure in {"clip_norm": "None", "ema": "None", "huber": "None"}.items():
             if (value := getattr(self, name)) is not None:
                 check_float(name, value, 0, 1 if name == "ema" else math.inf)
                 if value == 0:
@@ -154,11 +158,22 @@ def check_for_number(recipe: Recipe) -> None:
     Raises:
         ParameterError: It has class_weights or label_smoothing.
     """
-    for name, without in {"class_weights": None, "label_smoothing": 0.0}.items():
+    _refuse(recipe, {"class_weights": None, "label_smoothing": 0.0}, "is for classes, and the label is a number")
+
+
+def check_for_classes(recipe: Recipe) -> None:
+    """States that a recipe asks for nothing that only numbers have.
+
+    Raises:
+        ParameterError: It has huber.
+    """
+    _refuse(recipe, {"huber": None}, "is for numbers, and the label has classes")
+
+
+def _refuse(recipe: Recipe, fields: Mapping[str, Any], why: str) -> None:
+    for name, without in fields.items():
         if (value := getattr(recipe, name)) != without:
-            raise ParameterError(
-                f"{name} is for classes, and the label is a number", parameter=name, got=value, expected=without
-            )
+            raise ParameterError(f"{name} {why}", parameter=name, got=value, expected=without)
 
 
 RECIPE_FIELDS = tuple(f.name for f in fields(Recipe))

@@ -14,7 +14,7 @@ from datasets.errors import ParameterError, SchemaError
 from datasets.feature import Feature, in_batches
 from datasets.gate import Gate
 from datasets.nightly import Nightly, Predictions
-from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe, check_for_number
+from datasets.recipe import MOST_SEED, OPTIMIZERS, RECIPE_FIELDS, SCHEDULES, Recipe, check_for_classes, check_for_number
 from datasets.splits import ByFraction, ByHash, ByTime, Files, Rows, Splits, columns_of, looks_at_one_row, names_of
 from datasets.validation import Validation
 
@@ -168,6 +168,7 @@ def _check_label(dataset: Dataset) -> None:
     """A label has classes, or learns them from the train split, or is a number."""
     label = dataset.features[dataset.label]
     if label.classes or (dataset.label in dataset.transforms and not label.is_number):
+        check_for_classes(dataset.recipe)
         return
     if not label.is_number:
         raise SchemaError(

@@ -51,11 +51,10 @@ def verdict(job: Job, records: Artifact, step: VmappedStep, total: int) -> dict[
 
 def said(facts: dict[str, Any]) -> str:
     """The verdict in a sentence."""
-    how = "as one program" if facts["together"] else "one after the other"
     return (
-        f"{facts['members']} members {how}: a step of all takes {facts['step_ms']:.2f} ms, of one"
-        f" {facts['single_step_ms']:.2f} ms; with compilation, {facts['steps']:,} steps and the winner's training,"
-        f" that is {facts['together_s']:.1f} s against {facts['one_by_one_s']:.1f} s"
+        f"a step of all takes {facts['step_ms']:.2f} ms, of one {facts['single_step_ms']:.2f} ms; with compilation,"
+        f" {facts['steps']:,} steps and the winner's training, one program takes {facts['together_s']:.1f} s, one after"
+        f" the other {facts['one_by_one_s']:.1f} s"
     )
 
 

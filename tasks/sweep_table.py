@@ -71,5 +71,5 @@ def _grouped(group: Mapping[str, Any]) -> str:
     compiled = sum(one["compiled_s"] for one in programs)
     return (
         f"{group['members']} members as {parts}, {group['state']}: {compiled:.1f} s to compile (traces {traces}),"
-        f" {seconds:.1f} s of steps; {group['why']}; their scores only rank, and the winner was trained apart from it"
+        f" {seconds:.1f} s of steps ({group['why']}); their scores only rank, and the winner was trained apart from it"
     )

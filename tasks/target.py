@@ -8,6 +8,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from datasets.recipe import Recipe
 from tasks.losses import cross_entropy, example_cross_entropy, example_squared_error, single_output
@@ -74,16 +75,23 @@ class OfClasses:
 
 
 class OfNumber:
-    """Mean squared error, and the mean absolute error beside it; see `Target`."""
+    """Mean squared error or Huber's loss, and the mean absolute error beside it; see `Target`."""
 
     beside, labels = "mae", np.float32
 
     def loss(
         self, outputs: jax.Array, labels: jax.Array, recipe: Recipe, weights: np.ndarray | None
     ) -> tuple[jax.Array, Named]:
-        """Mean squared error and mean absolute error."""
+        """Mean squared error, or Huber's loss if the recipe says so, and mean absolute error.
+
+        Huber's loss is here twice that of Huber 1964 (https://doi.org/10.1214/aoms/1177703732), so that it is the
+        squared error near the label.
+        """
         metrics = self.example_metrics(outputs, labels)
-        return metrics["loss"].mean(), {"mae": metrics["mae"].mean()}
+        losses, errors = metrics["loss"], metrics["mae"]
+        if recipe.huber is not None:
+            losses = 2 * optax.losses.huber_loss(errors, delta=recipe.huber)
+        return losses.mean(), {"mae": errors.mean()}
 
     def example_losses(self, outputs: jax.Array, labels: jax.Array) -> jax.Array:
         """Squared error."""

@@ -25,6 +25,7 @@ NAN, INF = float("nan"), float("inf")
         ("label_smoothing", [1.0, -0.1, NAN]),
         ("dropout", [1.0, -0.1, NAN, "0.5"]),
         ("clip_norm", [0, 0.0, -1.0, NAN, INF, True, "1"]),
+        ("huber", [0, 0.0, -1.0, NAN, INF, True, "1"]),
         ("ema", [0, 0.0, 1, 1.0, -0.5, NAN, True, "0.9"]),
         ("accumulate", [0, 1.0, True, None]),
         ("evaluate_every", [0, 1.0, True, "5"]),

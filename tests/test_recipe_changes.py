@@ -26,6 +26,7 @@ def test_a_command_line_reaches_every_field_of_the_recipe() -> None:
         "optimizer_options": '{"momentum": 0.9}', "schedule": "constant", "schedule_options": "{}", "warmup": "0",
         "weight_decay": "0.1", "decay": "all", "clip_norm": "1.0", "accumulate": "2", "ema": "0.99",
         "precision": "bfloat16", "label_smoothing": "0.1", "class_weights": "balanced", "dropout": "0.5",
+        "huber": "null",
         "evaluate_every": "10", "early_stopping": "3", "on_nonfinite": "skip", "max_skips": "5",
         "max_skips_in_a_row": "2", "seed": "7",
     }  # fmt: skip

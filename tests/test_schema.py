@@ -66,6 +66,9 @@ def test_a_label_that_is_a_number_is_gated_by_its_error() -> None:
     assert made.gate == Gate(metric="rmse")
     assert replace(made, gate=Gate(metric="r2", maximum={"mae": 3.0})).gate.metric == "r2"
     assert DATASET.gate.metric == "accuracy"
+    assert replace(made, recipe=Recipe(huber=1.5)).recipe.huber == 1.5
+    with pytest.raises(ParameterError, match="huber is for numbers"):
+        replace(DATASET, recipe=Recipe(huber=1.5))
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,16 @@ def test_classes_are_as_they_were() -> None:
     answers = OfClasses().answers(logits)
     np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=1e-6)
     assert answers["logits"] is logits
+
+
+def test_hubers_loss_is_the_squared_error_near_the_label_and_a_line_beyond() -> None:
+    target, labels = target_of(()), jnp.zeros(4)
+    outputs = jnp.array([[0.5], [-1.5], [2.0], [-100.0]])
+    loss, beside = target.loss(outputs, labels, Recipe(huber=1.5), None)
+    assert loss == pytest.approx(np.mean([0.25, 2.25, 2 * 1.5 * (2 - 0.75), 2 * 1.5 * (100 - 0.75)]))
+    assert beside["mae"] == pytest.approx(26.0)
+    plain, _ = target.loss(outputs, labels, Recipe(), None)
+    assert plain == pytest.approx(np.mean([0.25, 2.25, 4.0, 10_000.0]))
+    slopes = jax.grad(lambda x: target.loss(x, labels, Recipe(huber=1.5), None)[0])(outputs)[:, 0]
+    np.testing.assert_allclose(slopes, np.array([1.0, -3.0, 3.0, -3.0]) / 4)
+    np.testing.assert_array_equal(target.example_losses(outputs, labels), [0.25, 2.25, 4.0, 10_000.0])
