@@ -14,11 +14,12 @@ from pydantic import Field
 from tasks import housekeeping
 from tasks.command import Command
 from tasks.publish import publish_cleaning
+from tasks.server import NO_RESULTS
 
 Limit = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
-@flow(name="clean", flow_run_name="clean", validate_parameters=True, persist_result=False)
+@flow(name="clean", flow_run_name="clean", validate_parameters=True, persist_result=False, result_storage=NO_RESULTS)
 def clean(
     days: Limit = 30.0,
     keep: Annotated[int, Field(strict=True, ge=1)] = 3,

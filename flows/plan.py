@@ -17,7 +17,7 @@ from tasks.planning import Plan, show
 
 def plan(dataset: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - those of `train`
     """The plan of a run as JSON: a row a stage, with what it will do and which components differ."""
-    request = prepared(dataset, **parameters)
+    request = prepared(dataset, keep=False, **parameters)
     planned = Plan(request, sources=RememberedSources(request.store, keep=False))
     stages(planned)
     return planned.to_json()

@@ -13,9 +13,12 @@ from prefect import flow
 from tasks.command import Command
 from tasks.predict import predict_raw, show
 from tasks.predictions import dated
+from tasks.server import NO_RESULTS
 
 
-@flow(name="predict", flow_run_name="{dataset}", validate_parameters=True, persist_result=False)
+@flow(
+    name="predict", flow_run_name="{dataset}", validate_parameters=True, persist_result=False, result_storage=NO_RESULTS
+)
 def predict(
     dataset: str, raw: str, out: str, version: str | None = None, store: str | None = None
 ) -> dict[str, Any]:  # fmt: skip

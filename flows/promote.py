@@ -14,9 +14,12 @@ from prefect import flow
 
 from tasks.command import Command
 from tasks.handover import hand_over, show
+from tasks.server import NO_RESULTS
 
 
-@flow(name="promote", flow_run_name="{dataset}", validate_parameters=True, persist_result=False)
+@flow(
+    name="promote", flow_run_name="{dataset}", validate_parameters=True, persist_result=False, result_storage=NO_RESULTS
+)
 def promote(
     dataset: str,
     version: str | None = None,

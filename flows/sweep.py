@@ -21,12 +21,19 @@ from tasks.one_program import Ranking
 from tasks.promote import promote
 from tasks.publish import publish, publish_sweep
 from tasks.run_record import write_run
+from tasks.server import NO_RESULTS
 from tasks.summary import summarise
 from tasks.sweep import Sweep
 from tasks.sweep_table import show, table_of
 
 
-@flow(name="sweep", flow_run_name="sweep {dataset}", validate_parameters=True, persist_result=False)
+@flow(
+    name="sweep",
+    flow_run_name="sweep {dataset}",
+    validate_parameters=True,
+    persist_result=False,
+    result_storage=NO_RESULTS,
+)
 def sweep(
     dataset: str,
     grid: dict[str, Any] | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Literal
 
-from tasks.server import start_ahead
+from tasks.server import NO_RESULTS, start_ahead
 
 start_ahead(__name__)  # of this command: its server starts while Prefect is imported
 
@@ -29,7 +29,7 @@ from tasks.old_programs import bounded
 from tasks.promote import promote
 from tasks.publish import publish
 from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
-from tasks.run_record import write_run
+from tasks.run_record import last_made, write_run
 from tasks.stage import Run
 from tasks.summary import show, summarise
 from tasks.transform import transformed
@@ -64,7 +64,7 @@ def ready(run: Run) -> dict[str, Artifact]:
     return {"records": records, "report": report, "plan": plan, **transforms}
 
 
-@flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False)
+@flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False, result_storage=NO_RESULTS)
 def train(
     dataset: str,
     model: str | None = None,
@@ -126,7 +126,8 @@ def train(
         devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
-    with deadline(run.request.timeout), bounded():
+    expected = map(run.store.path, last_made(run.store, request.name))
+    with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
         stages(run)
     summary = summarise(run, str(flow_run.id))
     write_run(run, summary)

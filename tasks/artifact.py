@@ -72,10 +72,11 @@ class Store:
 
     Args:
         root: The folder; made when the first artifact is committed.
+        sha256: Digest of a file that is verified.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+    def __init__(self, root: Path, sha256: Callable[[Path], str] = sha256_file) -> None:
+        self.root, self._sha256 = root.absolute(), sha256
 
     def path(self, artifact: Artifact) -> Path:
         """Folder of an artifact."""
@@ -166,7 +167,7 @@ class Store:
                     "a file of an artifact was cut or grew", file=path, got=f"{size} bytes",
                     expected=f"{expected[name]['bytes']} bytes",
                 )  # fmt: skip
-            if (digest := sha256_file(path)) != expected[name]["sha256"]:
+            if (digest := self._sha256(path)) != expected[name]["sha256"]:
                 raise ArtifactDamaged(
                     "a file of an artifact was edited",
                     file=path,

@@ -24,6 +24,7 @@ from datasets.errors import DataFormatError, FetchError, StoreError, TransientEr
 from datasets.readers import raw
 from datasets.schema import RawFile
 from tasks.durable import fsync_dir
+from tasks.unpacked import Unpacked
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are here and, where the server says so, the bytes of the whole."""
@@ -146,22 +147,28 @@ def copy_file(source: Path, file: RawFile, target: Path) -> Path:
     return target / file.name
 
 
-def pinned(folder: Path, file: RawFile, suffix: str) -> RawFile:
+def pinned(folder: Path, file: RawFile, suffix: str, known: Unpacked | None = None) -> RawFile:
     """The raw file as it is in `folder`, pinned: with the SHA-256 and the size of its uncompressed content.
+
+    Args:
+        folder: Where it is.
+        file: Its name, and what it was pinned to before, if it was.
+        suffix: That its name may have besides.
+        known: Gzip files that needn't be unpacked again.
 
     Raises:
         FetchError: It isn't there, or it isn't what it was pinned to before.
         DataFormatError: It is a damaged gzip file.
     """
     source = raw.find(folder, file.name, suffix)
-    digest, size = _content(source, None, file.bytes if file.sha256 else sys.maxsize)
+    digest, size = _unpacked(source, file.bytes if file.sha256 else sys.maxsize, known)
     if file.sha256 and (difference := _difference(file, digest, size)):
         raise _not_pinned(source, file, difference)
     return RawFile(file.name, digest, size)
 
 
-def digest_of(path: Path) -> tuple[str, int]:
-    """SHA-256 and size of the uncompressed content of a file.
+def digest_of(path: Path, known: Unpacked | None = None) -> tuple[str, int]:
+    """SHA-256 and size of the uncompressed content of a file; `known` as for `pinned`.
 
     Raises:
         DataFormatError: It is a damaged gzip file.
@@ -169,7 +176,7 @@ def digest_of(path: Path) -> tuple[str, int]:
         StoreError: It can't be read.
     """
     with _disk_errors(path):
-        return _content(path, None, sys.maxsize)
+        return _unpacked(path, sys.maxsize, known)
 
 
 def _not_pinned(source: Path, file: RawFile, difference: str) -> FetchError:
@@ -313,6 +320,18 @@ def _place(source: Path, file: RawFile, final: Path) -> str | None:
         temporary.unlink(missing_ok=True)
     fsync_dir(final.parent)
     return None
+
+
+def _unpacked(source: Path, most: int, known: Unpacked | None) -> tuple[str, int]:
+    packed = known.packed(source) if known is not None else None
+    if known is None or packed is None:
+        return _content(source, None, most)
+    content = known.content(packed)
+    if content is None:
+        content = _content(source, None, most)
+        if content[1] <= most:
+            known.see(source, packed, content)
+    return content
 
 
 def _content(source: Path, out: BinaryIO | None, most: int) -> tuple[str, int]:

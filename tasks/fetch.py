@@ -22,6 +22,8 @@ from tasks.sources import files_below, listed, unpack
 from tasks.sources_first_use import FirstUse
 from tasks.sources_remote import RemoteFile, download, find, is_remote, look_up
 from tasks.stage import Job, Run, Stage
+from tasks.unpacked import NAME as KEPT
+from tasks.unpacked import Unpacked
 
 ALL = "**"
 
@@ -48,10 +50,15 @@ def fetch_raw(job: Job) -> Artifact:
     return job.commit("raw", fill)
 
 
-def prepared(dataset: str, **parameters: Any) -> Request:  # noqa: ANN401 - see `check`
+def prepared(dataset: str, *, keep: bool = True, **parameters: Any) -> Request:  # noqa: ANN401 - see `check`
     """The checked request with all that can be known of the raw files: taken anew for every run, even if all is cached.
 
     Files in a folder get their digest; objects in a store their version; what is downloaded over http must be stated.
+
+    Args:
+        dataset: Name of a file under `datasets/`.
+        keep: Whether the store may keep what gzip files hold; a plan only reads.
+        parameters: Of `check`.
 
     Raises:
         UsageError: As `check`, or the source can't work.
@@ -64,8 +71,11 @@ def prepared(dataset: str, **parameters: Any) -> Request:  # noqa: ANN401 - see 
     source, folder = request.dataset.source, local_folder(request)
     if folder is not None:
         pattern = source.pattern or (ALL if source.generate else None)
-        named = (pinned(folder, file, source.suffix) for file in source.files)
-        files = tuple(named) if pattern is None else listed(folder, pattern)
+        known = Unpacked(request.store / "raw" / request.name / KEPT)
+        named = (pinned(folder, file, source.suffix, known) for file in source.files)
+        files = tuple(named) if pattern is None else listed(folder, pattern, known)
+        if keep:
+            known.write()
     elif (address := _object_store(source)) is not None:
         files = _versioned(source, address)
     elif source.pattern is not None:

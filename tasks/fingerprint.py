@@ -36,12 +36,14 @@ INFRASTRUCTURE = frozenset(
         "tasks.durable",
         "tasks.fingerprint",
         "tasks.fingerprint_memory",
+        "tasks.hashing",
         "tasks.lock",
         "tasks.pool",
         "tasks.progress",
         "tasks.request",
         "tasks.stage",
         "tasks.syntax",
+        "tasks.unpacked",
     }
 )
 BY_VALUE = frozenset({"datasets.schema:Dataset", "datasets.recipe:Recipe"})

@@ -87,6 +87,8 @@ def bar(stage: str, total: int | None, unit: str) -> Iterator[Bar]:
 
 def tell(stage: str, what: str) -> None:
     """Says in one line what became of a stage: beside the bars in a terminal, in the log elsewhere."""
-    if sys.stderr.isatty() and what.startswith("cached"):
-        Console(stderr=True, highlight=False).print(f"{stage:<9} [dim]{what}[/dim]")
+    if what.startswith("cached"):  # Prefect's own line in the log says that too
+        if sys.stderr.isatty():
+            Console(stderr=True, highlight=False).print(f"{stage:<9} [dim]{what}[/dim]")
+        return
     LOG.info("%s: %s", stage, what)

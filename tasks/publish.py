@@ -41,16 +41,17 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
 def shown(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
     """What is shown: its key, "table" or "markdown", the content, and a description.
 
-    Stages and the run's page always; what a stage made only if it ran, because Prefect still has it from the run in
-    which it did, under the same key, and each costs a call.
+    The run's page, with its stages, always; what a stage made only if it ran, because Prefect still has it from the run
+    in which it did, under the same key, and each costs a call.
     """
     folder = run.store.path(artifact_of(run, "evaluate"))
-    yield "stages", "table", json.dumps(stage_table(summary)), "What each stage did, and why it ran"
     yield "run", "markdown", page(summary, folder), None
     ran = {stage["name"] for stage in summary["stages"] if stage["state"] != "cached"}
     for stage, pages in (("validate", _data), ("feed", _feed), ("evaluate", _evaluation), ("promote", _decision)):
         if stage in ran:
             yield from pages(run.store.path(artifact_of(run, stage)), summary)
+    if ran:
+        yield "stages", "table", json.dumps(stage_table(summary)), "What each stage did, and why it ran"
     if "fit" in ran:
         yield "model", "markdown", model_page(summary), None
 

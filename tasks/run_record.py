@@ -52,6 +52,16 @@ def runs_of(store: Store, dataset: str = "*") -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: record["finished"], reverse=True)
 
 
+def last_made(store: Store, dataset: str) -> list[Artifact]:
+    """What the run of a dataset used whose record was written last, in the order of its stages; nothing if none was."""
+    try:
+        newest = max((store.root / FOLDER / dataset).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        record = _read(newest)
+        return [artifact(record, stage["name"]) for stage in record["stages"]]
+    except (ValueError, OSError, ArtifactDamaged, KeyError, TypeError, AttributeError):
+        return []  # of an empty folder, or of a damaged record: only time is lost
+
+
 def find_run(store: Store, name: str) -> dict[str, Any]:
     """The newest run that a name means.
 

@@ -28,6 +28,9 @@ from tasks.request import CHECKOUT
 PR_SET_PDEATHSIG = 1
 SECONDS_TO_START = 180
 SECONDS_TO_STOP = 20
+NO_RESULTS = CHECKOUT / ".prefect" / "storage"
+"""Where Prefect would keep the results of our flows, which have none to keep: if it is told, it needn't ask the server
+twice a run."""
 _ahead: list[tuple[subprocess.Popen[bytes], str]] = []
 
 

@@ -26,6 +26,7 @@ from datasets.readers.images import LEFTOVERS
 from datasets.readers.pixels import shown
 from datasets.schema import RawFile
 from tasks.download import digest_of
+from tasks.unpacked import Unpacked
 
 
 def files_below(folder: Path, pattern: str) -> dict[str, Path]:
@@ -59,14 +60,14 @@ def files_below(folder: Path, pattern: str) -> dict[str, Path]:
     return {name: found[name] for name in sorted(found)}
 
 
-def listed(folder: Path, pattern: str) -> tuple[RawFile, ...]:
-    """The raw files of a folder that match, each with the digest that it has now.
+def listed(folder: Path, pattern: str, known: Unpacked | None = None) -> tuple[RawFile, ...]:
+    """The raw files of a folder that match, each with the digest that it has now; `known` as for `digest_of`.
 
     Raises:
         FetchError: As `files_below`.
         DataFormatError: A file is damaged gzip.
     """
-    return tuple(RawFile(name, *digest_of(path)) for name, path in files_below(folder, pattern).items())
+    return tuple(RawFile(name, *digest_of(path, known)) for name, path in files_below(folder, pattern).items())
 
 
 def matcher(pattern: str):  # noqa: ANN201 - a bound method of a compiled expression

@@ -8,12 +8,13 @@ later run can say which of them changed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +24,7 @@ from tasks import reasons
 from tasks.artifact import Artifact, Draft, Store
 from tasks.canonical import canonical
 from tasks.fingerprint import Sources
+from tasks.hashing import Hashing
 from tasks.lock import Lock
 from tasks.progress import LOG, tell
 from tasks.request import Request
@@ -98,11 +100,12 @@ class Run:
     request: Request
     outcomes: list[Outcome] = field(default_factory=list)
     sources: Sources = field(default_factory=Sources)
+    hashing: Hashing = field(default_factory=Hashing)
 
     @property
     def store(self) -> Store:
         """Where artifacts are."""
-        return Store(self.request.store)
+        return Store(self.request.store, self.hashing.sha256)
 
     @property
     def records(self) -> Path:
@@ -160,6 +163,7 @@ class Stage:
 
         def work(inputs: dict[str, dict[str, str]]) -> dict[str, str]:
             if not ran:
+                run.hashing.stop()
                 mark_stage(self.name)
             ran.append("ran")
             for name, value in inputs.items():
@@ -217,15 +221,18 @@ class Stage:
         there = past is not None and run.store.find(past["kind"], run.request.name, job.key) is not None
         return tuple(reasons.sentences(reasons.without_record(past, job.components, there=there)))
 
-    def _alone(self, run: Run, key: str) -> Lock:
+    @contextlib.contextmanager
+    def _alone(self, run: Run, key: str) -> Iterator[None]:
         folder = run.store.root / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         lock = Lock(folder / f"{self.name}-{key}.lock")
         if not lock.acquire(blocking=False):
             LOG.info("%s: waiting for process %s, which works on the same thing", self.name, lock.holder())
-            return lock
-        lock.release()
-        return lock
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 @functools.cache

@@ -197,6 +197,16 @@ def test_what_a_cached_stage_made_is_not_put_on_the_server_again(tmp_path: Path,
     }
 
 
+def test_a_run_that_did_nothing_has_its_page_with_its_stages_alone(tmp_path: Path, server: Server) -> None:
+    run, _ = with_files(tmp_path)
+    summary = summarise(run, RUN_ID)
+    for stage in summary["stages"]:
+        stage["state"] = "cached"
+    publish(run, summary)
+    assert set(server.made) == {"toy-run"}
+    assert str(server.made["toy-run"].data).count("| cached | 1.2 |") == len(summary["stages"])
+
+
 def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:
     run, _ = with_files(tmp_path)
     (run.store.path(artifact_of(run, "validate")) / SAMPLES).write_bytes(b"\x89PNG samples")

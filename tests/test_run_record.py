@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import recorded
 
 from datasets.errors import ArtifactDamaged, ParameterError, UnknownNameError
 from tasks.artifact import Artifact, Store
-from tasks.run_record import artifact, find_run, runs_of
+from tasks.run_record import artifact, find_run, last_made, runs_of
 
 
 @pytest.fixture
@@ -26,6 +27,18 @@ def test_a_record_names_what_was_made_and_no_path(runs: tuple[Store, dict[str, A
     assert "artifacts" not in first
     assert recorded._HOME.name not in json.dumps(first)
     assert find_run(store, first["run"]) == first
+
+
+def test_what_the_last_run_used(runs: tuple[Store, dict[str, Any], dict[str, Any]], tmp_path: Path) -> None:
+    store, first, second = runs
+    folder = store.root / "runs" / "toy"
+    for age, record in enumerate((first, second)):
+        os.utime(folder / f"{record['run']}.json", (1e9 + age, 1e9 + age))
+    assert last_made(store, "toy") == [artifact(second, stage["name"]) for stage in second["stages"]]
+    os.utime(folder / f"{first['run']}.json", (2e9, 2e9))
+    assert last_made(store, "toy") == [artifact(first, stage["name"]) for stage in first["stages"]]
+    (folder / f"{first['run']}.json").write_text("{}")
+    assert last_made(store, "toy") == last_made(store, "other") == last_made(Store(tmp_path / "none"), "toy") == []
 
 
 def test_a_run_is_found_by_all_of_its_names(runs: tuple[Store, dict[str, Any], dict[str, Any]]) -> None:

@@ -100,7 +100,7 @@ class Watched(Plan):
 
 
 def test_seven_stages_in_order_each_on_what_those_before_it_made(tmp_path: Path) -> None:
-    plan = Watched(prepared("mnist", store=str(tmp_path / "store")))
+    plan = Watched(prepared("mnist", keep=False, store=str(tmp_path / "store")))
     stages(plan)
     assert plan.taken == [
         ("fetch", {}),
