@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -107,6 +107,11 @@ TO_TRAIN = (
     "safetensors", "sklearn.metrics", "scipy.stats", "matplotlib.pyplot",
 )  # fmt: skip
 """Libraries that a plan and a training load."""
+
+
+def patient(checkout: Checkout) -> AbstractContextManager[None]:
+    """While open, a service that starts lets runs be silent for long: a shared machine may halt for more than 90 s."""
+    return checkout.edited("tasks/zombies.py", "SECONDS_OF_SILENCE = 90", "SECONDS_OF_SILENCE = 900")
 
 
 @dataclass

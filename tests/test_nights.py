@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkouts import NAME, TO_PLAN, TO_TRAIN, Checkout
+from checkouts import NAME, TO_PLAN, TO_TRAIN, Checkout, patient
 from prefect.states import Scheduled
 from served import Service, wait_for
 
@@ -129,9 +129,11 @@ def simulate(
 
 @pytest.fixture
 def checkout(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Checkout]:
-    with Checkout(tmp_path / "checkout", (*TO_PLAN, *TO_TRAIN)) as made, made.edited(
-        "tasks/cache.py", "FIRST_PAUSE = 2.0", "FIRST_PAUSE = 0.05"
-    ):  # fmt: skip
+    with (
+        Checkout(tmp_path / "checkout", (*TO_PLAN, *TO_TRAIN)) as made,
+        made.edited("tasks/cache.py", "FIRST_PAUSE = 2.0", "FIRST_PAUSE = 0.05"),
+        patient(made),  # silent runs are the business of test_service.py
+    ):
         yield made
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from checkouts import NAME, STAGES, Checkout
+from checkouts import NAME, STAGES, Checkout, patient
 from prefect.states import Cancelling
 from served import Service, wait_for
 
@@ -39,7 +39,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 @pytest.fixture(scope="module")
 def service(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(checkout.root, tmp_path_factory.mktemp("service")) as made:
-        made.serve()
+        with patient(checkout):
+            made.serve()
         yield made
 
 
@@ -146,6 +147,9 @@ def test_one_training_of_a_dataset_at_a_time_which_a_cancel_or_a_timeout_ends_in
 
 
 def test_a_run_without_a_process_is_crashed_and_a_slow_one_is_not(service: Service, checkout: Checkout) -> None:
+    assert service.deployments is not None
+    service.end(service.deployments)
+    service.serve()  # with the patience that a user has
     slow, dead = service.trigger(NAME, epochs=LONG, seed=7), service.trigger(OTHER, epochs=LONG)
     slow_pid, began = until_it_trains(service, checkout, slow, NAME), time.monotonic()
     os.kill(until_it_trains(service, checkout, dead, OTHER), signal.SIGKILL)
@@ -157,7 +161,6 @@ def test_a_run_without_a_process_is_crashed_and_a_slow_one_is_not(service: Servi
     wait_for(lambda: time.monotonic() - began > 1.5 * SECONDS_OF_SILENCE, "time to pass", 2 * SECONDS_OF_SILENCE)
     assert service.state(slow).name == "Running"
 
-    assert service.deployments is not None
     service.end(service.deployments, signal.SIGKILL)
     with suppress(ProcessLookupError):  # without the service its output leads nowhere
         os.kill(slow_pid, signal.SIGKILL)
