@@ -93,4 +93,4 @@ def _our_flow() -> Any:  # noqa: ANN401
 def _our_deployments() -> Any:  # noqa: ANN401
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 
-    return DeploymentFilter(name=DeploymentFilterName(any_=[*datasets.names(), STORE]))
+    return DeploymentFilter(name=DeploymentFilterName(any_=[*datasets.names(), STORE, MODELS]))

@@ -11,7 +11,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.states import Pending, Running, Scheduled
 from toy import python
 
-from tasks.backlog import BY_SCHEDULE, FLOW, RECONCILED, SKIPPED, settle_abandoned_runs, skip_missed_nights
+from tasks.backlog import BY_SCHEDULE, FLOW, MODELS, RECONCILED, SKIPPED, settle_abandoned_runs, skip_missed_nights
 
 POOL = "of-another-machine"
 
@@ -29,7 +29,10 @@ def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
         client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
         flow = client.create_flow_from_name(FLOW)
         pooled = client.create_deployment(flow, name="fashion_mnist", work_pool_name=POOL)
+        names, scores = deployment(client, "promote", MODELS), deployment(client, "predict", "mnist")
         made = {
+            "of promote": client.create_flow_run_from_deployment(names).id,
+            "of predict": client.create_flow_run_from_deployment(scores).id,
             "running": client.create_flow_run_from_deployment(ours).id,
             "pending": client.create_flow_run_from_deployment(ours).id,
             "scheduled": client.create_flow_run_from_deployment(ours).id,
@@ -50,12 +53,13 @@ def test_runs_that_a_crash_left_behind_are_settled(prefect_server: str) -> None:
             living.communicate("\n")
             for id_ in made.values():
                 client.delete_flow_run(id_)
-            for id_ in (ours, others, foreign, pooled):
+            for id_ in (ours, others, foreign, pooled, names, scores):
                 client.delete_deployment(id_)
             client.delete_work_pool(POOL)
     types = {name: state.type.value for name, state in states.items() if state is not None}
     assert types == {
-        "running": "CRASHED", "pending": "CRASHED", "scheduled": "SCHEDULED", "other flow": "RUNNING",
+        "of promote": "CRASHED", "of predict": "CRASHED", "running": "CRASHED", "pending": "CRASHED",
+        "scheduled": "SCHEDULED", "other flow": "RUNNING",
         "other dataset": "RUNNING", "by hand": "RUNNING", "alive": "RUNNING", "of a work pool": "RUNNING",
     }  # fmt: skip
     assert states["running"] is not None
