@@ -1,6 +1,7 @@
 """Makes the screenshots of the README in a real browser (chromium): python assets/screenshots.py, from the checkout.
 
-A server and a store of their own, one training of the bundled digits, then the pages that a person would look at.
+A server and a store of their own, two trainings of the bundled digits by the recipe of their file, the second with
+another learning rate; then the pages that a person would look at.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from PIL import Image
 
@@ -26,6 +26,16 @@ PORT = 4288
 SITE = f"http://127.0.0.1:{PORT}"
 SECONDS = 600
 WIDTH = 1280
+PROGRESS = "mnist-fit-progress"
+PAGES = {
+    "stages": ("mnist-stages", 640),
+    "data": ("mnist-data", 1000),
+    "samples": ("mnist-samples", 760),
+    "loss": ("mnist-loss-curve", 700),
+    "confusion": ("mnist-confusion-matrix", 900),
+    "model": ("mnist-model", 900),
+}
+"""Key and height of the pages of artifacts, by the name of the picture."""
 
 
 def main() -> int:
@@ -36,13 +46,19 @@ def main() -> int:
             "PREFECT_SERVER_API_PORT": str(PORT), "GRISTMILL_STORE": f"{folder}/store",
         }  # fmt: skip
         with service(environment):
-            for rate in ("0.001", "0.003"):
-                prefect(
-                    environment, "deployment", "run", "train/mnist", "-p", "epochs=2", "-p", f"learning_rate={rate}"
-                )
-                wait_for_runs()
-            for name, (path, height) in pages().items():
-                shoot(f"{SITE}{path}", ROOT / "assets" / f"ui-{name}.png", height, Path(folder, "browser"))
+            browser = Path(folder, "browser")
+            prefect(environment, "deployment", "run", "train/mnist")
+            until(lambda: PROGRESS in artifacts())
+            shoot(page_of(PROGRESS), "progress", 420, browser)  # while it trains
+            wait_for_runs()
+            prefect(environment, "deployment", "run", "train/mnist", "-p", "learning_rate=0.003")
+            wait_for_runs()
+            run = max(ask("flow_runs/filter"), key=lambda one: one["created"])
+            shoot(f"/runs/flow-run/{run['id']}", "run", 900, browser)
+            deployment = next(one["id"] for one in ask("deployments/filter") if one["name"] == "mnist")
+            shoot(f"/deployments/deployment/{deployment}/run", "form", 1500, browser)
+            for name, (key, height) in PAGES.items():
+                shoot(page_of(key), name, height, browser)
     return 0
 
 
@@ -58,18 +74,15 @@ def service(environment: dict[str, str]) -> Iterator[None]:
         process.wait()
 
 
-def pages() -> dict[str, tuple[str, int]]:
-    """Path and height of each page, by the name of its picture."""
-    run = max(ask("flow_runs/filter"), key=lambda one: one["created"])
-    artifacts = {one["key"]: one["id"] for one in ask("artifacts/filter") if one["flow_run_id"] == run["id"]}
-    deployment = next(one["id"] for one in ask("deployments/filter") if one["name"] == "mnist")
-    return {
-        "run": (f"/runs/flow-run/{run['id']}", 900),
-        "stages": (f"/artifacts/artifact/{artifacts['mnist-stages']}", 640),
-        "data": (f"/artifacts/artifact/{artifacts['mnist-data']}", 1000),
-        "samples": (f"/artifacts/artifact/{artifacts['mnist-samples']}", 760),
-        "form": (f"/deployments/deployment/{deployment}/run", 1500),
-    }
+def artifacts() -> dict[str, str]:
+    """Id of the newest artifact of each key: what a stage made is there from the run in which it made it."""
+    made = sorted(ask("artifacts/filter"), key=lambda one: one["created"])
+    return {one["key"]: one["id"] for one in made}
+
+
+def page_of(key: str) -> str:
+    """Path of an artifact's page."""
+    return f"/artifacts/artifact/{artifacts()[key]}"
 
 
 def ask(path: str) -> list[dict[str, Any]]:
@@ -106,8 +119,9 @@ def until(condition: Any) -> None:
         time.sleep(1)
 
 
-def shoot(url: str, target: Path, height: int, profile: Path) -> None:
+def shoot(path: str, name: str, height: int, profile: Path) -> None:
     """A picture of a page, in 64 colours, so that it is small."""
+    target = ROOT / "assets" / f"ui-{name}.png"
     browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     subprocess.run(
@@ -115,13 +129,13 @@ def shoot(url: str, target: Path, height: int, profile: Path) -> None:
             browser, "--headless", *sandbox, "--disable-gpu", "--hide-scrollbars", "--no-first-run",
             "--run-all-compositor-stages-before-draw",  # else what fades in is seen half way
             f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", "--virtual-time-budget=20000",
-            f"--screenshot={target}", url,
+            f"--screenshot={target}", f"{SITE}{path}",
         ],
         check=True, timeout=SECONDS,
     )  # fmt: skip
     with Image.open(target) as picture:
         picture.convert("RGB").quantize(64).save(target, optimize=True)
-    print(urlparse(url).path, target.name, target.stat().st_size)
+    print(path, target.name, target.stat().st_size)
 
 
 if __name__ == "__main__":
