@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import ArtifactDamaged, StoreError
-from tasks.durable import fsync_dir, fsync_tree, read_json, sha256_file, write_json
+from tasks.durable import as_json, fsync_dir, fsync_tree, read_json, sha256_file, write_json
 from tasks.lock import Lock
 
 FORMAT = 1
@@ -77,6 +77,7 @@ class Store:
 
     def __init__(self, root: Path, sha256: Callable[[Path], str] = sha256_file) -> None:
         self.root, self._sha256 = root.absolute(), sha256
+        self._sealed: dict[Path, bytes] = {}  # manifests whose seal held, so that these bytes aren't checked again
 
     def path(self, artifact: Artifact) -> Path:
         """Folder of an artifact."""
@@ -126,9 +127,7 @@ class Store:
         path = self.path(artifact) / MANIFEST
         if not path.is_file():
             raise ArtifactDamaged("artifact missing", file=path.parent, cure="the stage that makes it runs again")
-        manifest = read_json(path)
-        if not _is_sealed(manifest):
-            raise ArtifactDamaged("the manifest was edited", file=path)
+        manifest = self._read_sealed(path)
         if manifest["digest"] != artifact.digest:
             raise ArtifactDamaged(
                 "another artifact is in this place",
@@ -136,6 +135,15 @@ class Store:
                 got=manifest["digest"],
                 expected=artifact.digest,
             )
+        return manifest
+
+    def _read_sealed(self, path: Path) -> dict[str, Any]:
+        text = path.read_bytes()
+        manifest = as_json(text, path)
+        if self._sealed.get(path) != text:
+            if not _is_sealed(manifest):
+                raise ArtifactDamaged("the manifest was edited", file=path)
+            self._sealed[path] = text
         return manifest
 
     def facts(self, artifact: Artifact) -> dict[str, Any]:

@@ -54,8 +54,17 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
         FileNotFoundError: There is no such file.
         ArtifactDamaged: What is there isn't JSON in UTF-8.
     """
+    return as_json(path.read_bytes(), path)
+
+
+def as_json(text: bytes, path: Path) -> Any:  # noqa: ANN401
+    """The value in a JSON file whose bytes were read.
+
+    Raises:
+        ArtifactDamaged: They aren't JSON in UTF-8.
+    """
     try:
-        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ArtifactDamaged("a JSON file can't be read", file=path, got=error) from error
 

@@ -102,7 +102,7 @@ class Run:
     sources: Sources = field(default_factory=Sources)
     hashing: Hashing = field(default_factory=Hashing)
 
-    @property
+    @functools.cached_property
     def store(self) -> Store:
         """Where artifacts are."""
         return Store(self.request.store, self.hashing.sha256)
