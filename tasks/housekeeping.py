@@ -1,7 +1,8 @@
 """What of a store nothing needs any more, and its removal; a crash in the middle leaves a valid store.
 
 An artifact goes when it was not used for `days`, isn't among the newest `keep` of its kind and dataset, and isn't in
-the lineage of a champion or of the one before it. Versions of models never go: they are what all of this is for.
+the lineage of a champion, of the one before it or of a version with a name. Versions of models never go: they are what
+all of this is for.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from datasets.errors import ArtifactDamaged
+from datasets.errors import ArtifactDamaged, UnknownNameError
 from datasets.schema import check_float, check_int
 from tasks.artifact import MANIFEST, Store
 from tasks.lock import Lock
-from tasks.registry import KIND, POINTER, Registry
+from tasks.registry import KIND, Registry
 from tasks.request import store_root
 
 HOUR = 3600.0
@@ -121,14 +122,13 @@ def _artifacts(root: Path) -> Iterator[Thing]:
 
 
 def _lineage(root: Path, artifacts: list[Thing]) -> set[Path]:
-    """Artifacts that champions, and those before them, were made from."""
+    """Artifacts that champions, those before them and versions with a name were made from."""
     todo: set[str] = set()
-    for pointer in root.glob(f"{KIND}/*/{POINTER}"):
+    for folder in root.glob(f"{KIND}/*"):
         try:
-            champion = Registry(Store(root), pointer.parent.name).current()
-        except ArtifactDamaged:
+            todo |= Registry(Store(root), folder.name).pinned()
+        except (ArtifactDamaged, UnknownNameError):
             return {thing.path for thing in artifacts}  # nobody knows what it needs: keep everything
-        todo |= {champion.weights, champion.previous or ""} if champion else set()
     by_digest = {thing.digest: thing for thing in artifacts if thing.digest}
     needed: set[Path] = set()
     while todo:

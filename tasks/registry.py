@@ -159,6 +159,17 @@ class Registry:
             raise ArtifactDamaged("the file with the models' names is damaged", file=path, got=repr(names)[:200])
         return names
 
+    def pinned(self) -> set[str]:
+        """Digests of the weights that something points to: the champion's, those before it, and the named versions'.
+
+        Raises:
+            ArtifactDamaged: The pointer, the names or the manifest of a named version was damaged.
+        """
+        champion = self.current()
+        weights = {champion.weights, champion.previous} if champion is not None else set()
+        weights |= {self.store.facts(self.find(version))["weights"] for version in self.aliases().values()}
+        return weights - {None}
+
     def name(self, alias: str, model: Artifact) -> None:
         """Makes a name point to a version; a crash leaves where it pointed before, or this one.
 

@@ -28,6 +28,7 @@ from tasks.request import CHECKOUT
 PR_SET_PDEATHSIG = 1
 SECONDS_TO_START = 180
 SECONDS_TO_STOP = 20
+FINAL = "PREFECT__SERVER_FINAL"  # of a process that is nothing but a server
 NO_RESULTS = CHECKOUT / ".prefect" / "storage"
 """Where Prefect would keep the results of our flows, which have none to keep: if it is told, it needn't ask the server
 twice a run."""
@@ -161,7 +162,7 @@ def start_embedded() -> tuple[subprocess.Popen[bytes], str]:
         **os.environ,
         "PREFECT_UI_ENABLED": "0",
         "PREFECT__SERVER_EPHEMERAL": "1",  # only the services that a run's own server needs
-        "PREFECT__SERVER_FINAL": "1",
+        FINAL: "1",
     }
     command = [sys.executable, "-m", "tasks.embedded", str(port)]
     return spawn(command, environment, quiet=True), f"http://127.0.0.1:{port}/api"

@@ -24,7 +24,7 @@ from datasets.nightly import Nightly
 from tasks.backlog import MODELS, STORE
 from tasks.lock import Lock
 from tasks.progress import LOG
-from tasks.server import answers, spawn, stop, wait_until_healthy
+from tasks.server import FINAL, answers, spawn, stop, wait_until_healthy
 
 SECONDS_TO_STOP_RUNS = 45
 
@@ -76,11 +76,8 @@ def keep() -> int:
 def _start_server(api: str) -> subprocess.Popen[bytes]:
     address = urlparse(api)
     print(f"starting a Prefect server at {address.scheme}://{address.netloc}", flush=True)
-    command = [
-        sys.executable, "-m", "prefect", "server", "start", "--host", str(address.hostname),
-        "--port", str(address.port),
-    ]  # fmt: skip
-    return spawn(command, dict(os.environ), quiet=True)
+    command = [sys.executable, "-m", "tasks.embedded", str(address.port), str(address.hostname)]
+    return spawn(command, {**os.environ, FINAL: "1"}, quiet=True)
 
 
 def deployment_options() -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ import pytest
 import toy
 from test_serve import free_port
 
-from tasks.server import spawn, stop, wait_until_healthy, with_driver
+from tasks.server import FINAL, spawn, stop, wait_until_healthy, with_driver
 
 RUNS, TASKS = 20, 7
 CODE = f"""
@@ -87,19 +87,7 @@ def server(home: Path, database: str) -> Iterator[dict[str, str]]:
     environment = {**clean, "PREFECT_HOME": str(home), "PREFECT_API_URL": api, "PREFECT_SERVER_ANALYTICS_ENABLED": "0"}
     if database:
         environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = with_driver(database)
-    command = [
-        sys.executable,
-        "-m",
-        "prefect",
-        "server",
-        "start",
-        "--no-ui",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    process = spawn(command, environment, quiet=True)
+    process = spawn([sys.executable, "-m", "tasks.embedded", str(port)], {**environment, FINAL: "1"}, quiet=True)
     try:
         wait_until_healthy(process, api)
         yield environment

@@ -95,6 +95,30 @@ def test_the_lineage_of_the_champion_and_of_the_one_before_stays(store: Store) -
     assert champion.version == "v3"
 
 
+def test_a_version_with_a_name_is_pinned_with_all_that_it_was_made_from(store: Store) -> None:
+    registry = Registry(store, "mnist")
+    for number, name in enumerate(("old", "first", "second")):
+        raw = make(store, "raw", f"raw-{name}", 100 - number)
+        weights = make(store, "weights", f"weights-{name}", 100 - number, raw=raw)
+        with registry.lock():
+            registry.crown(registry.add(weights, {}))
+    for kind in ("raw", "weights"):
+        make(store, kind, f"{kind}-newest", 1)
+    registry.name("paper", registry.find("v1"))
+    assert run(store, keep=1) == []
+    registry.name("paper", registry.find("v2"))
+    assert run(store, keep=1, dry_run=True) == ["raw-old", "weights-old"]
+    manifest = store.path(registry.find("v2")) / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"facts"', '"fact"'))
+    assert run(store, keep=1) == []
+    manifest.write_text(text)
+    (registry.folder / "aliases.json").write_text('{"paper": "v9"}')
+    assert run(store, keep=1) == []
+    (registry.folder / "aliases.json").unlink()
+    assert run(store, keep=1) == ["raw-old", "weights-old"]
+
+
 def test_a_damaged_pointer_keeps_everything(store: Store) -> None:
     for days in (40, 50):
         make(store, "records", f"k{days}", days)

@@ -18,6 +18,13 @@ from uuid import UUID
 
 import pytest
 from checkouts import NAME, STAGES, Checkout, patient
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateName,
+)
 from prefect.states import Cancelling
 from served import Service, wait_for
 
@@ -179,3 +186,13 @@ def test_a_run_without_a_process_is_crashed_and_a_slow_one_is_not(service: Servi
     assert service.wait(fresh, "Crashed").message == RECONCILED  # at the start of the service, without waiting
     service.wait(service.trigger(NAME), "Completed")
     assert service.unfinished() == []
+    with service.client() as client:  # schedules survived one SIGTERM and two SIGKILLs: on, and once
+        nightly = client.read_deployment_by_name("train/mnist")
+        waiting = client.read_flow_runs(
+            deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[nightly.id])),
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(name=FlowRunFilterStateName(any_=["Scheduled"]))),
+        )
+    assert not nightly.paused
+    assert [schedule.active for schedule in nightly.schedules] == [True]
+    times = [run.expected_start_time for run in waiting]
+    assert len(times) == len(set(times)) > 0
