@@ -54,7 +54,7 @@ def test_the_pools_are_three() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "kind"), zip(FILES, KINDS, strict=True), ids=KINDS)
+@pytest.mark.parametrize(("name", "kind"), list(zip(FILES, KINDS, strict=True)), ids=KINDS)
 def test_the_pools_know_every_variable_of_a_job(name: str, kind: str) -> None:
     template = {type_: one for package in shipped().values() for type_, one in package.items()}[kind]
     schema = template["default_base_job_configuration"]["variables"]
@@ -76,7 +76,7 @@ def shipped() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), zip(FILES[1:], KINDS[1:], strict=True), ids=KINDS[1:])
+@pytest.mark.parametrize(("name", "kind"), list(zip(FILES[1:], KINDS[1:], strict=True)), ids=KINDS[1:])
 def test_a_server_takes_the_deployments_of_a_pool(prefect_server: str, name: str, kind: str) -> None:
     environment = {
         **os.environ, "PREFECT_CLI_PROMPT": "false", "GRISTMILL_IMAGE": "registry.example.org/gristmill:1",
