@@ -19,6 +19,7 @@ from flows.predict import predict
 from flows.promote import promote
 from flows.train import train
 from tasks.backlog import settle_abandoned_runs, skip_missed_nights
+from tasks.left_running import end_stages_of_ended_runs
 from tasks.notify import addresses, tell_of_failures
 from tasks.predictions import prediction_options
 from tasks.serving import clean_options, deployment_options, keep, promote_options
@@ -29,6 +30,7 @@ def deployments() -> int:
     """Runs what is triggered until a signal; runs that a crash of the machine left behind are settled first."""
     tell_of_failures()  # first, so that those that are settled now are told of too
     settle_abandoned_runs()
+    end_stages_of_ended_runs()
     skip_missed_nights()
     watch_for_zombies()
     serve(*served(), pause_on_shutdown=False, limit=4)

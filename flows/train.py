@@ -25,6 +25,7 @@ from tasks.feed import feed
 from tasks.fetch import fetch, prepared
 from tasks.fingerprint_memory import RememberedSources
 from tasks.fit import fit
+from tasks.left_running import end_stages
 from tasks.old_programs import bounded
 from tasks.promote import promote
 from tasks.publish import publish
@@ -64,7 +65,14 @@ def ready(run: Run) -> dict[str, Artifact]:
     return {"records": records, "report": report, "plan": plan, **transforms}
 
 
-@flow(name="train", flow_run_name=run_name, validate_parameters=True, persist_result=False, result_storage=NO_RESULTS)
+@flow(
+    name="train",
+    flow_run_name=run_name,
+    validate_parameters=True,
+    persist_result=False,
+    result_storage=NO_RESULTS,
+    on_crashed=[end_stages],
+)
 def train(
     dataset: str,
     model: str | None = None,

@@ -33,7 +33,7 @@ def settle_abandoned_runs() -> None:
     unfinished = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(
-            flow_filter=_our_flow(), deployment_filter=_our_deployments(),
+            flow_filter=our_flows(), deployment_filter=_our_deployments(),
             flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=unfinished)),
         )  # fmt: skip
         alive = runs_with_a_process()
@@ -72,7 +72,7 @@ def skip_missed_nights() -> None:
     )
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(
-            flow_filter=_our_flow(), deployment_filter=_our_deployments(), flow_run_filter=overdue
+            flow_filter=our_flows(), deployment_filter=_our_deployments(), flow_run_filter=overdue
         )
         # What a person triggered meanwhile is not a night: it still runs
         nights = [run for run in runs if BY_SCHEDULE in run.tags]
@@ -84,7 +84,8 @@ def skip_missed_nights() -> None:
                 LOG.warning("run %s of %s: %s", run.name, run.expected_start_time, SKIPPED)
 
 
-def _our_flow() -> Any:  # noqa: ANN401
+def our_flows() -> Any:  # noqa: ANN401
+    """Filter of the flows that have deployments."""
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
     return FlowFilter(name=FlowFilterName(any_=list(FLOWS)))  # the server may be one that others use too

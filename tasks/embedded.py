@@ -13,9 +13,14 @@ Two things are otherwise than with `prefect server start`:
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 
 def main(port: int, host: str = "127.0.0.1") -> None:
@@ -32,13 +37,33 @@ def main(port: int, host: str = "127.0.0.1") -> None:
 
 
 def take_turns() -> None:
-    """Lets every transaction of this process that may write on SQLite begin as a writer."""
+    """Lets every transaction of this process that may write on SQLite begin as a writer, one after the other.
+
+    They queue here: SQLite would let each look again and again, with pauses of up to 0.1 s.
+    """
     from prefect.server.database.configurations import AioSqliteConfiguration
 
     begin = AioSqliteConfiguration.begin_transaction
+    turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+    has_turn = ContextVar("has_turn", default=False)
 
-    def as_writer(self: AioSqliteConfiguration, session: Any, with_for_update: bool = False) -> Any:  # noqa: ANN401
-        return begin(self, session, with_for_update=True)
+    @asynccontextmanager
+    async def as_writer(
+        self: AioSqliteConfiguration,
+        session: Any,
+        with_for_update: bool = False,  # noqa: ANN401
+    ) -> AsyncGenerator[Any, None]:
+        if has_turn.get():  # inside of another one: to wait for its end would be for ever
+            async with begin(self, session, with_for_update=with_for_update) as transaction:
+                yield transaction
+            return
+        async with turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            token = has_turn.set(True)
+            try:
+                async with begin(self, session, with_for_update=True) as transaction:
+                    yield transaction
+            finally:
+                has_turn.reset(token)
 
     AioSqliteConfiguration.begin_transaction = as_writer
 

@@ -15,7 +15,13 @@ from typing import Any, Self
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateName,
+)
 from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Scheduled
@@ -160,6 +166,15 @@ class Service:
         with self.client() as client:
             states = [run.state_name or "" for run in client.read_flow_runs()]
         return [name for name in states if name in ("Running", "Pending", "Cancelling")]
+
+    def stages_left(self, seconds: float = 30.0) -> list[str]:
+        """Names of stages that are shown as running though no run is; looked for until there are none."""
+        running = TaskRunFilter(state=TaskRunFilterState(name=TaskRunFilterStateName(any_=["Running", "Pending"])))
+        deadline = time.monotonic() + seconds
+        with self.client() as client:
+            while (left := client.read_task_runs(task_run_filter=running)) and time.monotonic() < deadline:
+                time.sleep(1)
+        return [f"{task.name} {task.state_name}" for task in left]
 
     def process_of(self, run: UUID) -> int | None:
         """Process id of the run's own process."""

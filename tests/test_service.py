@@ -185,7 +185,7 @@ def test_a_run_without_a_process_is_crashed_and_a_slow_one_is_not(service: Servi
     service.serve()
     assert service.wait(fresh, "Crashed").message == RECONCILED  # at the start of the service, without waiting
     service.wait(service.trigger(NAME), "Completed")
-    assert service.unfinished() == []
+    assert service.unfinished() == service.stages_left() == []
     with service.client() as client:  # schedules survived one SIGTERM and two SIGKILLs: on, and once
         nightly = client.read_deployment_by_name("train/mnist")
         waiting = client.read_flow_runs(
