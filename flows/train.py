@@ -28,7 +28,7 @@ from tasks.fit import fit
 from tasks.left_running import end_stages
 from tasks.old_programs import bounded
 from tasks.promote import promote
-from tasks.publish import publish
+from tasks.publish import publish, shown_before
 from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
 from tasks.run_record import last_made, write_run
 from tasks.stage import Run
@@ -138,8 +138,10 @@ def train(
     with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
         stages(run)
     summary = summarise(run, str(flow_run.id))
-    write_run(run, summary)
-    publish(run, summary)
+    shown_by = shown_before(run, summary)
+    write_run(run, summary, shown_by)
+    if shown_by is None:
+        publish(run, summary)
     return summary
 
 

@@ -19,8 +19,12 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from prefect.server.database.configurations import AioSqliteConfiguration
+    from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 
 def main(port: int, host: str = "127.0.0.1") -> None:
@@ -49,10 +53,8 @@ def take_turns() -> None:
 
     @asynccontextmanager
     async def as_writer(
-        self: AioSqliteConfiguration,
-        session: Any,
-        with_for_update: bool = False,  # noqa: ANN401
-    ) -> AsyncGenerator[Any, None]:
+        self: AioSqliteConfiguration, session: AsyncSession, with_for_update: bool = False
+    ) -> AsyncGenerator[AsyncSessionTransaction, None]:
         if has_turn.get():  # inside of another one: to wait for its end would be for ever
             async with begin(self, session, with_for_update=with_for_update) as transaction:
                 yield transaction

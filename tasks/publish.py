@@ -12,13 +12,16 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate
+from prefect.exceptions import ObjectNotFound
 
 from tasks.decision import shown as figure
 from tasks.durable import read_json
 from tasks.evaluate import LOSS_CURVE, METRICS, MISTAKES_PAGE, MISTAKES_PICTURE, said_against_truth
 from tasks.feed import PLAN, PLOT
 from tasks.notify import say_refused
+from tasks.progress import LOG
 from tasks.promote import PAGE as DECISION_PAGE
+from tasks.run_record import last_run, made_by
 from tasks.stage import Run
 from tasks.summary import artifact_of, rows, stage_table
 from tasks.validate import PAGE, SAMPLES
@@ -38,11 +41,31 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
         say_refused(summary["run"], summary["champion"], summary["decision"]["reason"])
 
 
+def shown_before(run: Run, summary: dict[str, Any]) -> str | None:
+    """Id of an earlier run whose page shows all that this one has; None if something ran, or this server has none.
+
+    A page of pictures is the dearest that a run has to do whose stages are all cached.
+    """
+    if any(stage["state"] != "cached" for stage in summary["stages"]):
+        return None
+    record = last_run(run.store, run.request.name)
+    now = {"made": made_by(run), "champion": summary["champion"], "decision": summary["decision"]}
+    if record is None or {name: record.get(name) for name in now} != now or record.get("shown_by") is None:
+        return None
+    with get_client(sync_client=True) as client:
+        try:
+            earlier = client.read_flow_run(UUID(record["shown_by"]))
+        except (ObjectNotFound, ValueError):
+            return None
+    LOG.info("nothing changed since run %s, whose page shows all: %s", earlier.name, earlier.id)
+    return str(earlier.id)
+
+
 def shown(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
     """What is shown: its key, "table" or "markdown", the content, and a description.
 
     The run's page, with its stages, always; what a stage made only if it ran, because Prefect still has it from the run
-    in which it did, under the same key, and each costs a call.
+    in which it did, under the same key, and each costs a call. See `shown_before` for runs in which nothing changed.
     """
     folder = run.store.path(artifact_of(run, "evaluate"))
     yield "run", "markdown", page(summary, folder), None

@@ -22,24 +22,31 @@ LEAST_DIGITS = 4
 """Of an id or a key that is given by its first digits."""
 
 
-def write_run(run: Run, summary: dict[str, Any]) -> dict[str, Any]:
+def write_run(run: Run, summary: dict[str, Any], shown_by: str | None = None) -> dict[str, Any]:
     """Writes the record of a finished run and gives it.
 
     Args:
         run: All of its stages done.
         summary: Of `summarise`.
+        shown_by: Id of the run whose page in Prefect's UI shows what this one has; its own if None.
     """
     record = {
         **{name: value for name, value in summary.items() if name != "artifacts"},
         "format": FORMAT,
         "finished": time.time(),
+        "shown_by": shown_by or summary["run"],
         "recipe": plain(canonical(run.request.dataset.recipe, set()))["Recipe"],
-        "made": {outcome.name: outcome.artifact.to_json() for outcome in run.outcomes},
+        "made": made_by(run),
     }
     folder = run.store.root / FOLDER / run.request.name
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{summary['run']}.json", record)
     return record
+
+
+def made_by(run: Run) -> dict[str, dict[str, str]]:
+    """Handles of what each stage gave, as JSON."""
+    return {outcome.name: outcome.artifact.to_json() for outcome in run.outcomes}
 
 
 def runs_of(store: Store, dataset: str = "*") -> list[dict[str, Any]]:
@@ -52,14 +59,18 @@ def runs_of(store: Store, dataset: str = "*") -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: record["finished"], reverse=True)
 
 
-def last_made(store: Store, dataset: str) -> list[Artifact]:
-    """What the run of a dataset used whose record was written last, in the order of its stages; nothing if none was."""
+def last_run(store: Store, dataset: str) -> dict[str, Any] | None:
+    """The record of a dataset's runs that was written last; None if there is none that can be read."""
     try:
-        newest = max((store.root / FOLDER / dataset).glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-        record = _read(newest)
-        return [artifact(record, stage["name"]) for stage in record["stages"]]
-    except (ValueError, OSError, ArtifactDamaged, KeyError, TypeError, AttributeError):
-        return []  # of an empty folder, or of a damaged record: only time is lost
+        return _read(max((store.root / FOLDER / dataset).glob("*.json"), key=lambda path: path.stat().st_mtime_ns))
+    except (ValueError, OSError, ArtifactDamaged):
+        return None  # whoever asks for it only wants to save time
+
+
+def last_made(store: Store, dataset: str) -> list[Artifact]:
+    """What the last run of a dataset used, in the order of its stages; nothing if there was none."""
+    record = last_run(store, dataset)
+    return [artifact(record, stage["name"]) for stage in record["stages"]] if record is not None else []
 
 
 def find_run(store: Store, name: str) -> dict[str, Any]:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prefect.client.schemas.actions import ArtifactCreate
+from prefect.exceptions import ObjectNotFound
 from test_summary import finished
 
 from tasks import publish as module
@@ -23,8 +26,10 @@ from tasks.publish import (
     page,
     publish,
     publish_cleaning,
+    shown_before,
     table,
 )
+from tasks.run_record import write_run
 from tasks.stage import Run
 from tasks.summary import artifact_of, stage_table, summarise
 from tasks.validate import PAGE, SAMPLES
@@ -136,6 +141,7 @@ class Server:
 
     made: dict[str, ArtifactCreate] = field(default_factory=dict)
     told: list[tuple[Any, ...]] = field(default_factory=list)
+    runs: set[str] = field(default_factory=set)
 
     def __enter__(self) -> Server:
         return self
@@ -144,6 +150,11 @@ class Server:
 
     def create_artifact(self, artifact: ArtifactCreate) -> None:
         self.made[str(artifact.key)] = artifact
+
+    def read_flow_run(self, id_: UUID) -> SimpleNamespace:
+        if str(id_) not in self.runs:
+            raise ObjectNotFound(http_exc=Exception("404"))
+        return SimpleNamespace(id=id_, name="earlier")
 
 
 @pytest.fixture
@@ -205,6 +216,23 @@ def test_a_run_that_did_nothing_has_its_page_with_its_stages_alone(tmp_path: Pat
     publish(run, summary)
     assert set(server.made) == {"toy-run"}
     assert str(server.made["toy-run"].data).count("| cached | 1.2 |") == len(summary["stages"])
+
+
+def test_a_run_in_which_nothing_changed_needs_no_page_of_its_own(tmp_path: Path, server: Server) -> None:
+    run, _ = with_files(tmp_path)
+    first = summarise(run, RUN_ID)
+    write_run(run, first)
+    assert shown_before(run, first) is None  # it did something
+    again = {**first, "run": str(UUID(int=2)), "stages": [{**stage, "state": "cached"} for stage in first["stages"]]}
+    assert shown_before(run, again) is None  # this server doesn't know the first
+    server.runs.add(RUN_ID)
+    assert shown_before(run, again) == RUN_ID
+    assert shown_before(run, {**again, "champion": "v9"}) is None
+    assert shown_before(run, {**again, "decision": {"promoted": False, "reason": "another"}}) is None
+    write_run(run, again, shown_before(run, again))
+    assert shown_before(run, {**again, "run": str(UUID(int=3))}) == RUN_ID  # not the second, which has none
+    other = replace(run.outcomes[0], artifact=replace(run.outcomes[0].artifact, digest="other"))
+    assert shown_before(Run(run.request, [other, *run.outcomes[1:]]), again) is None
 
 
 def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:

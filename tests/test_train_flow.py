@@ -92,8 +92,15 @@ def test_what_prefect_shows(first: dict[str, Any], prefect_server: str) -> None:
     assert f"{first['metrics']['accuracy']:.2%}" in str(artifacts["mnist-run"].data)
 
 
-def test_the_same_again_does_nothing(first: dict[str, Any], store: Path) -> None:
-    again = run(store)
+def test_the_same_again_does_nothing_and_names_the_run_that_shows_all(
+    first: dict[str, Any], store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="gristmill"):
+        again = run(store)
+    assert f"nothing changed since run mnist model=mlp epochs=1, whose page shows all: {first['run']}" in caplog.text
+    with get_client(sync_client=True) as client:
+        of_this = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[again["run"]]))
+        assert client.read_artifacts(artifact_filter=of_this) == []
     assert ran(again) == []
     assert digests(again) == digests(first)
     assert again["metrics"] == first["metrics"]
