@@ -33,7 +33,7 @@ PAGES = {
     "samples": ("mnist-samples", 760),
     "loss": ("mnist-loss-curve", 700),
     "confusion": ("mnist-confusion-matrix", 900),
-    "model": ("mnist-model", 900),
+    "model": ("mnist-model", 720),
 }
 """Key and height of the pages of artifacts, by the name of the picture."""
 

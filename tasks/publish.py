@@ -191,8 +191,8 @@ def model_page(summary: dict[str, Any]) -> str:
     text = layers.read_text(encoding="utf-8") if layers.is_file() else ""  # none for weights of before it was kept
     return (
         f"## Model\n\n{verdict}: {decision['reason']}. Champion: {summary['champion'] or 'none'}."
-        f" {summary['parameters']:,} parameters after {summary['steps']:,} steps, at `{weights}`.\n"
-        + (f"\n```text\n{text}```\n" if text else "")
+        f" {summary['parameters']:,} parameters after {summary['steps']:,} steps,"
+        f" in the store at `{'/'.join(weights.parts[-3:])}`.\n" + (f"\n```text\n{text}```\n" if text else "")
     )
 
 
