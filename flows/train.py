@@ -28,7 +28,7 @@ from tasks.fit import fit
 from tasks.left_running import end_stages
 from tasks.old_programs import bounded
 from tasks.promote import promote
-from tasks.publish import publish, shown_before
+from tasks.publish import last_shown, publish, shown_before
 from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
 from tasks.run_record import last_made, write_run
 from tasks.stage import Run
@@ -134,11 +134,12 @@ def train(
         devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
+    before = last_shown(run)
     expected = map(run.store.path, last_made(run.store, request.name))
     with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
         stages(run)
     summary = summarise(run, str(flow_run.id))
-    shown_by = shown_before(run, summary)
+    shown_by = shown_before(run, summary, before)
     write_run(run, summary, shown_by)
     if shown_by is None:
         publish(run, summary)

@@ -36,8 +36,10 @@ class Lock:
                 time.sleep(poll)
                 continue
             if self._is_at_path(descriptor):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                holder = f"{os.getpid()}\n".encode()
+                if os.fstat(descriptor).st_size > len(holder):  # to cut a file can take as long as all else together
+                    os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, holder, 0)
                 self._descriptor = descriptor
                 return True
             os.close(descriptor)

@@ -41,24 +41,39 @@ def publish(run: Run, summary: dict[str, Any]) -> None:
         say_refused(summary["run"], summary["champion"], summary["decision"]["reason"])
 
 
-def shown_before(run: Run, summary: dict[str, Any]) -> str | None:
-    """Id of an earlier run whose page shows all that this one has; None if something ran, or this server has none.
+def last_shown(run: Run) -> dict[str, Any] | None:
+    """The record of the dataset's last run, if this server knows the run whose page shows what that one had.
 
-    A page of pictures is the dearest that a run has to do whose stages are all cached.
+    Asked for when a run begins: at its end the server is busy to write down what it did.
     """
-    if any(stage["state"] != "cached" for stage in summary["stages"]):
-        return None
     record = last_run(run.store, run.request.name)
-    now = {"made": made_by(run), "champion": summary["champion"], "decision": summary["decision"]}
-    if record is None or {name: record.get(name) for name in now} != now or record.get("shown_by") is None:
+    if record is None or record.get("shown_by") is None:
         return None
     with get_client(sync_client=True) as client:
         try:
-            earlier = client.read_flow_run(UUID(record["shown_by"]))
+            client.read_flow_run(UUID(record["shown_by"]))
         except (ObjectNotFound, ValueError):
             return None
-    LOG.info("nothing changed since run %s, whose page shows all: %s", earlier.name, earlier.id)
-    return str(earlier.id)
+    return record
+
+
+def shown_before(run: Run, summary: dict[str, Any], before: dict[str, Any] | None) -> str | None:
+    """Id of an earlier run whose page shows all that this one has; None if there is none.
+
+    A page of pictures is the dearest that a run has to do whose stages are all cached.
+
+    Args:
+        run: All of its stages done.
+        summary: Of `summarise`.
+        before: Of `last_shown`.
+    """
+    now = {"made": made_by(run), "champion": summary["champion"], "decision": summary["decision"]}
+    if before is None or {name: before.get(name) for name in now} != now:
+        return None
+    if any(stage["state"] != "cached" for stage in summary["stages"]):
+        return None
+    LOG.info("nothing changed since a run whose page shows all: %s", before["shown_by"])
+    return before["shown_by"]
 
 
 def shown(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:

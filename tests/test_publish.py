@@ -22,6 +22,7 @@ from tasks.publish import (
     feed_table,
     image,
     key_part,
+    last_shown,
     model_page,
     page,
     publish,
@@ -220,19 +221,22 @@ def test_a_run_that_did_nothing_has_its_page_with_its_stages_alone(tmp_path: Pat
 
 def test_a_run_in_which_nothing_changed_needs_no_page_of_its_own(tmp_path: Path, server: Server) -> None:
     run, _ = with_files(tmp_path)
+    assert last_shown(run) is None
     first = summarise(run, RUN_ID)
     write_run(run, first)
-    assert shown_before(run, first) is None  # it did something
     again = {**first, "run": str(UUID(int=2)), "stages": [{**stage, "state": "cached"} for stage in first["stages"]]}
-    assert shown_before(run, again) is None  # this server doesn't know the first
+    assert shown_before(run, again, last_shown(run)) is None  # this server doesn't know the first
     server.runs.add(RUN_ID)
-    assert shown_before(run, again) == RUN_ID
-    assert shown_before(run, {**again, "champion": "v9"}) is None
-    assert shown_before(run, {**again, "decision": {"promoted": False, "reason": "another"}}) is None
-    write_run(run, again, shown_before(run, again))
-    assert shown_before(run, {**again, "run": str(UUID(int=3))}) == RUN_ID  # not the second, which has none
+    assert shown_before(run, first, last_shown(run)) is None  # it did something
+    assert shown_before(run, again, last_shown(run)) == RUN_ID
+    assert shown_before(run, {**again, "champion": "v9"}, last_shown(run)) is None
+    refused = {"promoted": False, "reason": "another"}
+    assert shown_before(run, {**again, "decision": refused}, last_shown(run)) is None
+    write_run(run, again, shown_before(run, again, last_shown(run)))
+    assert shown_before(run, again, last_shown(run)) == RUN_ID  # not the second, which has no page
     other = replace(run.outcomes[0], artifact=replace(run.outcomes[0].artifact, digest="other"))
-    assert shown_before(Run(run.request, [other, *run.outcomes[1:]]), again) is None
+    changed = Run(run.request, [other, *run.outcomes[1:]])
+    assert shown_before(changed, again, last_shown(changed)) is None
 
 
 def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:
