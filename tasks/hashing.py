@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from tasks.durable import sha256_file
 
@@ -30,6 +31,7 @@ class Hashing:
 
     def __init__(self) -> None:
         self._ahead: dict[Path, Future[tuple[Stamp, str] | None]] = {}
+        self._stopped = Event()
 
     @contextmanager
     def ahead(self, folders: Iterable[Path]) -> Iterator[None]:
@@ -38,15 +40,15 @@ class Hashing:
         Args:
             folders: Of artifacts.
         """
-        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hashing")
+        pool, self._stopped = ThreadPoolExecutor(THREADS, thread_name_prefix="hashing"), Event()
         for folder in folders:
             for path in _large(folder):
-                self._ahead[path] = pool.submit(_stamped, path)
+                self._ahead[path] = pool.submit(_stamped, path, self._stopped)
         try:
             yield
         finally:
             self.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False)
 
     def sha256(self, path: Path) -> str:
         """SHA-256 of a file's bytes, as 64 lower-case hex digits."""
@@ -58,8 +60,7 @@ class Hashing:
 
     def stop(self) -> None:
         """Forgets what was taken ahead: a stage works, so the rest is no longer what is going to be asked for."""
-        for taken in self._ahead.values():
-            taken.cancel()
+        self._stopped.set()
         self._ahead.clear()
 
 
@@ -68,15 +69,17 @@ def _large(folder: Path) -> list[Path]:
     return sorted(path for path in paths if path.is_file() and path.stat().st_size >= LEAST)
 
 
-def _stamped(path: Path) -> tuple[Stamp, str] | None:
-    """Digest of a file, and what tells that it is the same later; None if nothing could tell."""
+def _stamped(path: Path, stopped: Event) -> tuple[Stamp, str] | None:
+    """Digest of a file, and what tells that it is the same later; None if nothing could tell, or none is wanted now."""
     try:
         stamp = _stamp(path)
-        if time.time_ns() - stamp[-1] < SETTLED:
+        if stopped.is_set() or time.time_ns() - stamp[-1] < SETTLED:
             return None
         digest = hashlib.sha256()
         with path.open("rb", buffering=0) as file:
             while piece := file.read(PIECE):
+                if stopped.is_set():
+                    return None
                 digest.update(piece)
     except OSError:
         return None  # whoever asks for it is going to meet the same error
