@@ -8,70 +8,11 @@ from flax import nnx
 from datasets.errors import ContractError
 from datasets.schema import Feature
 from tasks import layers
+from tasks.conv_pool import conv_pool_by_lax
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
-
-
-@pytest.mark.parametrize("size", [(28, 28), (7, 5), (1, 1)])
-@pytest.mark.parametrize("channels", [1, 3, 5])  # few are laid out in another way than many
-def test_both_convolutions_agree_in_value_and_gradient(size: tuple[int, int], channels: int) -> None:
-    x, kernel, weights = normal(0, 2, *size, channels), normal(1, 3, 3, channels, 4), normal(2, 2, *size, 4)
-
-    def outcome(convolve):  # noqa: ANN001, ANN202
-        return convolve(x, kernel), *jax.grad(lambda x, k: (convolve(x, k) * weights).sum(), (0, 1))(x, kernel)
-
-    for ours, reference in zip(outcome(layers.conv_3x3_by_matmul), outcome(layers.conv_3x3_by_lax), strict=True):
-        np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-4)
-
-
-def test_the_convolution_is_that_of_flax() -> None:
-    x, kernel = normal(0, 2, 6, 5, 3), normal(1, 3, 3, 3, 4)
-    flax_conv = nnx.Conv(3, 4, (3, 3), use_bias=False, rngs=nnx.Rngs(0))
-    flax_conv.kernel[...] = kernel
-    np.testing.assert_allclose(layers.conv_3x3_by_matmul(x, kernel), flax_conv(x), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("size", [(4, 6), (7, 5)])
-def test_both_poolings_agree_in_value_and_gradient(size: tuple[int, int]) -> None:
-    x = normal(0, 2, *size, 3)
-    weights = normal(1, 2, size[0] // 2, size[1] // 2, 3)
-    ours, reference = (
-        (pool(x), jax.grad(lambda x, pool=pool: (pool(x) * weights).sum())(x))
-        for pool in (layers.max_pool_2x2_by_reshape, layers.max_pool_2x2_by_lax)
-    )
-    np.testing.assert_array_equal(ours[0], reference[0])
-    np.testing.assert_array_equal(ours[1], reference[1])
-    assert ours[0].shape == weights.shape
-
-
-def test_equal_maxima_share_the_gradient() -> None:
-    def plain(x: jax.Array) -> jax.Array:
-        return x[:, :4, :4].reshape(2, 2, 2, 2, 2, 3).max(axis=(2, 4))
-
-    x = jnp.round(normal(0, 2, 5, 5, 3))  # few different values, so that many squares have two, three or four maxima
-    weights = normal(1, 2, 2, 2, 3)
-    ours, derived = (
-        jax.grad(lambda x, pool=pool: (pool(x) * weights).sum())(x) for pool in (layers.max_pool_2x2_by_reshape, plain)
-    )
-    np.testing.assert_allclose(ours, derived, rtol=1e-6)
-    assert len(np.unique(np.count_nonzero(np.asarray(ours)[:, :4, :4].reshape(2, 2, 2, 2, 2, 3), axis=(2, 4)))) > 2
-
-
-def test_the_backend_chooses_the_formulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, kernel = normal(0, 1, 4, 4, 1), normal(1, 3, 3, 1, 2)
-
-    def primitives(backend: str) -> str:
-        monkeypatch.setattr(jax, "default_backend", lambda: backend)
-        return str(jax.make_jaxpr(lambda x, k: layers.max_pool_2x2(layers.conv_3x3(x, k)))(x, kernel))
-
-    on_cpu, on_gpu = primitives("cpu"), primitives("gpu")
-    assert "dot_general" in on_cpu
-    assert "conv_general_dilated" not in on_cpu
-    assert "reduce_window" not in on_cpu
-    assert "conv_general_dilated" in on_gpu
-    assert "reduce_window" in on_gpu
 
 
 IMAGES = Feature("uint8", (4, 4, 1), low=0, high=255)
@@ -132,7 +73,7 @@ def test_a_block_is_convolution_pooling_norm_and_relu() -> None:
     scale = jnp.array([1.0, -1.0, 2.0, 0.5])
     block.norm.scale = nnx.Param(scale)
     x = normal(0, 8, 5, 6, 3)
-    flat = nnx.max_pool(layers.conv_3x3_by_lax(x, block.kernel[...]), (2, 2), (2, 2))
+    flat = conv_pool_by_lax(x, block.kernel[...])
     expected = nnx.relu((flat - flat.mean((0, 1, 2))) / jnp.sqrt(flat.var((0, 1, 2)) + 1e-5) * scale)
     assert expected.shape == (8, 2, 3, 4)
     np.testing.assert_allclose(block(x), expected, rtol=1e-3, atol=1e-4)
