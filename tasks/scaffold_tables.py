@@ -147,12 +147,12 @@ def _unfit(column: Column) -> str | None:
     if column.kind == "list":
         return None if (column.length or -1) > 0 and not column.missing else "lists of several lengths"
     if column.kind.startswith(("timestamp", "date")):
-        return "a time; as a number of its own, ByTime would predict the future from the past"
+        return "a time; ByTime would predict the future from the past"
     if column.kind not in ("number", "truth", "text"):
         return f"of type {column.kind}"
     if IDENTITY.search(column.name.strip()) and (column.whole or not column.is_number):
         if not column.many and _repeats(column) and len(column.values) > 1:
-            return "it says whose row it is; as a whole number, ByHash would keep all rows of one in one split"
+            return "it says whose row it is; ByHash would keep all rows of one in one split"
         return "it says which row it is"
     if len(column.values) == 1 and not column.missing:
         return "one value in all rows"
