@@ -6,6 +6,8 @@ python -m flows.train mnist --epochs 3 --learning-rate 1e-3
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Annotated, Any, Literal
 
 from tasks.server import NO_RESULTS, start_ahead
@@ -134,12 +136,13 @@ def train(
         devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
     run = Run(request, sources=RememberedSources(request.store))
-    before = last_shown(run)
     expected = map(run.store.path, last_made(run.store, request.name))
-    with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
-        stages(run)
+    with ThreadPoolExecutor(1) as aside:
+        before = aside.submit(copy_context().run, last_shown, run)
+        with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
+            stages(run)
     summary = summarise(run, str(flow_run.id))
-    shown_by = shown_before(run, summary, before)
+    shown_by = shown_before(run, summary, before.result())
     write_run(run, summary, shown_by)
     if shown_by is None:
         publish(run, summary)

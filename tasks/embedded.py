@@ -19,12 +19,14 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from prefect.server.database.configurations import AioSqliteConfiguration
     from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+
+SECONDS = 60  # that Prefect lets SQLite wait
 
 
 def main(port: int, host: str = "127.0.0.1") -> None:
@@ -49,25 +51,38 @@ def take_turns() -> None:
 
     begin = AioSqliteConfiguration.begin_transaction
     turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-    has_turn = ContextVar("has_turn", default=False)
+    holder: ContextVar[asyncio.Task[Any] | None] = ContextVar("holder", default=None)
 
     @asynccontextmanager
     async def as_writer(
         self: AioSqliteConfiguration, session: AsyncSession, with_for_update: bool = False
     ) -> AsyncGenerator[AsyncSessionTransaction, None]:
-        if has_turn.get():  # inside of another one: to wait for its end would be for ever
+        this = asyncio.current_task()
+        if holder.get() is this:  # inside of another one: to wait for its end would be for ever
             async with begin(self, session, with_for_update=with_for_update) as transaction:
                 yield transaction
             return
-        async with turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            token = has_turn.set(True)
-            try:
-                async with begin(self, session, with_for_update=True) as transaction:
-                    yield transaction
-            finally:
-                has_turn.reset(token)
+        turn = turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        has_turn = await _acquired(turn)
+        before = holder.set(this)
+        try:
+            async with begin(self, session, with_for_update=True) as transaction:
+                yield transaction
+        finally:
+            holder.reset(before)
+            if has_turn:
+                turn.release()
 
     AioSqliteConfiguration.begin_transaction = as_writer
+
+
+async def _acquired(turn: asyncio.Lock) -> bool:
+    """Waits for a turn; False after as long as SQLite would wait, so that it says what is wrong."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await turn.acquire()
+    except TimeoutError:
+        return False
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ from tasks.embedded import take_turns
 from prefect.server.database.configurations import AioSqliteConfiguration
 import sqlalchemy as sa
 
-async def reads_then_writes(database, between):
+async def reads_then_writes(database, between, *arguments):
     session = await database.session(await database.engine())
     async with session, database.begin_transaction(session):
         await session.execute(sa.text("select * from counted"))
-        await between()
+        await between(*arguments)
         await session.execute(sa.text("update counted set value = value + 1"))
 
 async def both():
@@ -46,25 +46,17 @@ async def both():
         await connection.execute(sa.text("create table counted (value int)"))
         await connection.execute(sa.text("insert into counted values (0)"))
         await connection.commit()
-    has_read = asyncio.Event()
+    others = []
 
-    async def let_the_other_write():
-        has_read.set()
-        await asyncio.wait([other], timeout=1)
+    async def let_another_write():  # begun inside of the first, as the server's own services are, but not a part of it
+        others.append(asyncio.create_task(reads_then_writes(database, asyncio.sleep, 0)))
+        await asyncio.wait(others, timeout=1)
 
-    async def at_once():
-        pass
-
-    async def second():
-        await has_read.wait()
-        await reads_then_writes(database, at_once)
-
-    other = asyncio.create_task(second())
     try:
-        await reads_then_writes(database, let_the_other_write)
+        await reads_then_writes(database, let_another_write)
     except sa.exc.OperationalError as error:
         print(error.orig.sqlite_errorname)
-    await other
+    await others[0]
     session = await database.session(await database.engine())
     print((await session.execute(sa.text("select value from counted"))).scalar())
     await session.close()
