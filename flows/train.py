@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from tasks.server import NO_RESULTS, start_ahead
@@ -181,4 +182,4 @@ def options(command: Command) -> Command:
 
 
 if __name__ == "__main__":
-    sys.exit(options(Command("flows.train", __doc__)).run(train, show, before=prepared))
+    sys.exit(options(Command("flows.train", __doc__)).run(train, show, before=partial(prepared, keep=False)))
