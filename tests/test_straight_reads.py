@@ -104,6 +104,16 @@ def test_damage_after_the_check_is_found_by_the_reader(tmp_path: Path) -> None:
     assert asked.check(np.arange(8 * ROWS, 20 * ROWS)) == []
 
 
+def test_words_that_changed_places_are_found(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, 3000)
+    asked.check(np.arange(3000))
+    content, start = bytearray(asked.path.read_bytes()), int(places_of(np.array([7]), ROWS * 67)[0][0])
+    content[start : start + 16] = content[start + 8 : start + 16] + content[start : start + 8]
+    asked.path.write_bytes(content)
+    with pytest.raises(ArtifactDamaged, match="hash mismatch"):
+        asked.shards.read(np.array([7 * ROWS]))
+
+
 def test_a_file_that_is_cut_or_gone_is_an_error(tmp_path: Path) -> None:
     asked = Asked(tmp_path, 3000)
     asked.check(np.arange(3000))
