@@ -147,7 +147,8 @@ def page(made: dict[str, Any], picture: bytes) -> Document:
         picture: The curves, as PNG.
     """
     document = Document("Runs beside each other")
-    document.table(["", *made["names"]], table_rows(made))
+    document.table(["", *made["names"]], table_rows(made)[:-1])
+    document.points([*zip(made["names"], made["decision"], strict=True)])  # sentences, which would stretch a column
     document.text(
         "In brackets: bootstrap intervals of 95 %, of each run alone. On the same test examples, runs can differ for"
         " certain although these overlap: the gate's paired test tells."
@@ -159,8 +160,6 @@ def page(made: dict[str, Any], picture: bytes) -> Document:
 def _cell(value: Any) -> str:  # noqa: ANN401
     if value is None:
         return "none"
-    if isinstance(value, float) and abs(value) >= 1000:
-        return f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else shown(value)
 
 

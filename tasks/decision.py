@@ -54,5 +54,5 @@ def shown(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, list | tuple):
         return " to ".join(shown(each) for each in value)
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return "undefined" if value is None else str(value)

@@ -182,6 +182,13 @@ def _tuples(value: Any) -> Any:  # noqa: ANN401 - JSON has lists only
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+def unit_of(fitted: Fitted | None, label: str) -> tuple[float, float] | None:
+    """Mean and standard deviation by which a label that is a number was standardised; None if it was not."""
+    steps = () if fitted is None else fitted.steps
+    values = next((step.values for step in steps if step.name == label and "std" in step.values), None)
+    return None if values is None else (values["mean"][0], values["std"][0])
+
+
 def write_fitted(folder: Path, fitted: Fitted | None) -> None:
     """Puts `transforms.json` into a folder, if there is anything to put there."""
     if fitted is not None:

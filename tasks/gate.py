@@ -127,9 +127,10 @@ def verdict(test: Mapping[str, Any]) -> str:
     if test["interval"] is None:
         return f"{said}: {test['metric']} is undefined on these examples"
     low, high = test["interval"]
+    side = "worse" if test["difference"] < 0 else "better"
     return (
-        f"{said}: {test['metric']} {test['candidate']:.4f} against {test['champion']:.4f}, better by"
-        f" {test['difference']:.4f} ({1 - test['level']:.0%} interval {low:.4f} to {high:.4f})"
+        f"{said}: {test['metric']} {test['candidate']:.4f} against {test['champion']:.4f}, {side} by"
+        f" {abs(test['difference']):.4f} ({1 - test['level']:.0%} interval of the gain {low:.4f} to {high:.4f})"
     )
 
 

@@ -118,7 +118,8 @@ def write_metrics(card: Document, metrics: dict[str, Any], classes: int) -> None
         [name, shown(metrics[name]), _ends(metrics["intervals"].get(name)), _counts(metrics, name)]
         for name in metrics_of(classes) if name in metrics
     ]  # fmt: skip
-    card.table(["metric", "value", "interval", "counted"], rows)
+    columns = 4 if any(row[3] for row in rows) else 3  # of numbers nothing is counted
+    card.table(["metric", "value", "interval", "counted"][:columns], [row[:columns] for row in rows])
     if metrics.get("classes"):
         card.table(["class", "recall", "interval", "precision", "interval", "F1", "interval", "counted"], [
             [name, shown(row["recall"]), _ends(row["intervals"]["recall"]), shown(row["precision"]),

@@ -17,10 +17,11 @@ from tasks.durable import read_json, write_bytes
 from tasks.evaluate import LOSS_CURVE, METRICS, MISTAKES, MISTAKES_PICTURE, said_against_truth
 from tasks.event_log import TIMES
 from tasks.feed import PLAN, PLOT
+from tasks.fitted import read_fitted, unit_of
 from tasks.headline import headline
 from tasks.lineage_graph import drawn, lineage_graph
 from tasks.metric_log import read_metrics
-from tasks.promote import DECISION
+from tasks.promote import DECISION, MODEL
 from tasks.report import write_report
 from tasks.request import store_root
 from tasks.run_record import artifact, find_run
@@ -28,6 +29,7 @@ from tasks.summary import rows, stage_table
 from tasks.validate import REPORT, SAMPLES
 
 FOLDER = "reports"
+WORST = 8  # mistakes that are shown where there is no picture of them
 COST = {"seconds": "seconds to compile", "flops": "FLOPs a step"}
 HISTORY, MODEL_TABLE = "metrics.jsonl", "model.txt"  # of the weights
 
@@ -106,6 +108,8 @@ def _training(page: Document, store: Store, record: dict[str, Any]) -> None:
     weights = _folder(page, store, record, "fit")
     if (curve := store.path(artifact(record, "evaluate")) / LOSS_CURVE).is_file():
         page.picture("Loss", curve.read_bytes())
+    if weights is not None and unit_of(read_fitted(weights), read_json(weights / MODEL)["label"]):
+        page.text("Loss and error of the curves are in standard deviations of the train split's labels.")
     if weights is not None:
         page.picture("Gradients and learning rate", gradients(read_metrics(weights / HISTORY)))
     page.heading("Speed and input")
@@ -153,8 +157,11 @@ def _evaluation(page: Document, store: Store, record: dict[str, Any]) -> None:
         return
     if (folder / MISTAKES_PICTURE).is_file():
         page.picture("The worst mistakes", (folder / MISTAKES_PICTURE).read_bytes())
+    rows = [[shown(value) for value in row.values()] for row in wrong]
+    if not (folder / MISTAKES_PICTURE).is_file():
+        page.table([*wrong[0]], rows[:WORST])
     with page.folded("The raw row of each"):
-        page.table([*wrong[0]], [[shown(value) for value in row.values()] for row in wrong])
+        page.table([*wrong[0]], rows)
 
 
 def _decision(page: Document, store: Store, record: dict[str, Any]) -> None:

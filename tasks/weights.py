@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save
 from datasets.errors import CheckpointMismatch, GristmillError, ParameterError
 from datasets.schema import Dataset, Feature
 from tasks.durable import read_json, write_bytes, write_json
-from tasks.fitted import Fitted, read_fitted
+from tasks.fitted import Fitted, read_fitted, unit_of
 
 WEIGHTS = "weights.safetensors"
 MODEL = "model.json"
@@ -118,9 +118,8 @@ class InUnit(nnx.Module):
 
 def in_unit(model: nnx.Module, fitted: Fitted | None, label: str) -> nnx.Module:
     """A model whose number is in the unit of the records, given what the transforms learned; any other as it is."""
-    steps = () if fitted is None else fitted.steps
-    learned = next((step.values for step in steps if step.name == label and "std" in step.values), None)
-    return model if learned is None else InUnit(model, learned["mean"][0], learned["std"][0])
+    unit = unit_of(fitted, label)
+    return model if unit is None else InUnit(model, *unit)
 
 
 def put(model: nnx.Module, arrays: Mapping[str, Any]) -> None:

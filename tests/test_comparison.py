@@ -13,7 +13,7 @@ from test_document import Parsed
 
 from datasets.errors import ParameterError
 from tasks.artifact import Store
-from tasks.comparison import compare_runs, show
+from tasks.comparison import compare_runs, page, show
 from tasks.durable import read_json, write_json
 from tasks.run_record import artifact
 
@@ -84,3 +84,10 @@ def test_the_table_is_shown(runs: tuple[Store, dict[str, Any], dict[str, Any]]) 
     assert "learning_rate" in text
     assert "batch_size" not in text
     assert "12,346" in text
+
+
+def test_the_page_has_decisions_below_the_table(runs: tuple[Store, dict[str, Any], dict[str, Any]]) -> None:
+    made = compared(runs[0])
+    text = page(made, b"").markdown()
+    assert f"- **{made['names'][1]}** {made['decision'][1]}" in text
+    assert "| decision |" not in text

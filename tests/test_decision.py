@@ -42,7 +42,16 @@ def test_a_record_that_was_read_back_gives_the_same_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.123456, "0.1235"), (None, "undefined"), ([1, 2.5], "1 to 2.5"), (7, "7"), ("x", "x")]
+    ("value", "text"),
+    [
+        (0.123456, "0.1235"),
+        (None, "undefined"),
+        ([1, 2.5], "1 to 2.5"),
+        (-37754.2, "-37,754"),
+        (999.96, "1000"),
+        (7, "7"),
+        ("x", "x"),
+    ],
 )
 def test_values_in_cells(value: object, text: str) -> None:
     assert shown(value) == text

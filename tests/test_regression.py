@@ -170,6 +170,9 @@ def test_the_pages_of_a_run_show_what_applies() -> None:
     assert f"RMSE {record['metrics']['rmse']:.4g}" in page
     assert "Predicted against true" in page
     assert "Confusion" not in page
+    assert "<th>counted</th>" not in page
+    assert "standard deviations of the train split" in page
+    assert page.index("<th>error</th>") < page.index("The raw row of each")  # the largest are seen without a click
     assert (Store(store).path(artifact(record, "evaluate")) / PREDICTED_TRUE).read_bytes()[:4] == b"\x89PNG"
     rows = table(read_json_of(store, record, "evaluate", METRICS))
     assert {row["metric"] for row in rows} == {"rmse", "mae", "r2", "loss"}
