@@ -95,8 +95,8 @@ def _nothing() -> dict[str, str]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    # The server still writes down the events of the run before. SQLite refuses a write meanwhile, and Prefect's client
-    # then waits two seconds: a cost of runs that follow within the same second, not of what is measured here.
+    # The server still writes down the events of the run before: a cost of runs that follow within the same second, not
+    # of what is measured here.
     time.sleep(SETTLE)
     started = time.perf_counter()
     work()
