@@ -10,11 +10,11 @@ from tasks.progress import LOG
 MESSAGE = "its run ended without it"
 
 
-def end_stages(flow: Any, run: Any, state: Any) -> None:  # noqa: ANN401 - Flow, FlowRun, State: a hook of Prefect
+def end_stages(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ANN401 - Flow, FlowRun, State: a hook of Prefect
     """Ends what a crashed run left running; whoever saw the crash calls this: the run itself, or what started it."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-    _end(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])))
+    _end(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id])))
 
 
 def end_stages_of_ended_runs() -> None:
