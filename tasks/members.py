@@ -6,6 +6,7 @@ Stopped anywhere, it goes on from the newest checkpoint of all members, bit for 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +72,8 @@ class Stacked:
         """Checks each batch of a step as a single training does."""
         for at, seed in enumerate(self.seeds):
             if seed not in self.seeds[:at]:
-                check({name: column[at] for name, column in batch.items()}, step, self.ids(step, at))
+                own = {name: column[at] for name, column in batch.items()}
+                check(own, step, functools.partial(self.ids, step, at))
 
 
 class Members:
@@ -150,7 +152,11 @@ class Members:
 
     def _batches(self, start: int) -> Iterator[tuple[int, Any]]:
         dataset = grain.MapDataset.range(start, self.total).map(self.stacked.batch)
-        with Batches(dataset, **self.setting.reading, where=lambda index: {"step": start + index}) as batches:
+        how = self.setting
+        with Batches(
+            dataset, threads=how.threads, prefetch=how.prefetch, workers=how.workers,
+            where=lambda index: {"step": start + index},
+        ) as batches:  # fmt: skip
             pairs = placed_ahead(self._checked(start, batches), depth_here())
             for at, (_, placed) in enumerate(pairs, start):
                 yield at, placed

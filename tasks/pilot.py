@@ -60,7 +60,8 @@ def said(facts: dict[str, Any]) -> str:
 
 def in_turns(first: Callable[[], float], second: Callable[[], float]) -> tuple[float, float]:
     """The median milliseconds of two things that are done in turns, so that what disturbs one disturbs both."""
-    first(), second()
+    first()
+    second()
     began, times = time.perf_counter(), []
     while not times or (time.perf_counter() - began < SECONDS and len(times) < MOST_ROUNDS):
         times.append((first(), second()))

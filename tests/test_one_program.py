@@ -53,12 +53,10 @@ def ready(run: Run) -> dict[str, Artifact]:
 
 
 def test_recipes_that_differ_in_rate_and_seed_only_are_one_group(tmp_path: Any) -> None:
-    asked: list[Any] = [
-        ({"at": at}, requests(tmp_path, **changes))
-        for at, changes in enumerate(
-            [{"batch_size": 8}, {"learning_rate": 1.0}, {"batch_size": 8, "learning_rate": 2.0}, {"ema": 0.9}, {}]
-        )
-    ]
+    tried: list[dict[str, Any]] = [
+        {"batch_size": 8}, {"learning_rate": 1.0}, {"batch_size": 8, "learning_rate": 2.0}, {"ema": 0.9}, {}
+    ]  # fmt: skip
+    asked: list[Any] = [({"at": at}, requests(tmp_path, **changes)) for at, changes in enumerate(tried)]
     found = groups(asked)
     assert [[changes["at"] for changes, _ in group] for group in found] == [[0, 2], [1, 4], [3]]
 

@@ -69,7 +69,7 @@ def test_each_member_is_trained_as_it_is_by_itself(rule: str) -> None:
             zip(jax.tree.leaves(own), jax.tree.leaves(state), strict=True),
             strict=True,
         ):
-            if jax.dtypes.issubdtype(mine.dtype, np.floating):
+            if jax.numpy.issubdtype(mine.dtype, np.floating):
                 np.testing.assert_allclose(mine, its, rtol=2e-3, atol=2e-5, err_msg=str(path[0]))
 
 
@@ -107,7 +107,7 @@ def with_nan(carry: Any, member: int) -> Any:
 
 def same(one: Any, other: Any) -> None:
     for mine, its in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        if not jax.dtypes.issubdtype(mine.dtype, jax.dtypes.prng_key):
+        if not jax.numpy.issubdtype(mine.dtype, jax.dtypes.prng_key):
             np.testing.assert_array_equal(mine, its)
 
 
