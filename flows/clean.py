@@ -1,4 +1,4 @@
-"""Removes from the store what no champion, recent run or running process needs, and says what and how many bytes.
+"""Removes from the store what no champion, named version, recent run or running process needs; says what, and bytes.
 
 python -m flows.clean --dry-run
 """

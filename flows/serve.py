@@ -1,8 +1,9 @@
-"""A Prefect server, if none answers, and a deployment `train/<dataset>` for every dataset file: one process tree.
+"""A Prefect server, if none answers, and the deployments: train and predict for each dataset file, promote, clean.
 
     python -m flows.serve
 
-Ctrl-C or SIGTERM ends the deployments first, then the server if this command started it; nothing is left behind.
+All are one process tree. Ctrl-C or SIGTERM ends the deployments first, then the server if this command started it;
+nothing is left behind.
 """
 
 from __future__ import annotations

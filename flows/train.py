@@ -1,4 +1,4 @@
-"""Raw data to a proven model: fetch > convert > validate > feed > fit > evaluate > promote.
+"""Raw data to a proven model: fetch > convert > validate (> transform) > feed > fit > evaluate > promote.
 
 python -m flows.train mnist --epochs 3 --learning-rate 1e-3
 """

@@ -1,7 +1,8 @@
 """The same inputs more than once, within a split and across splits, by decoded content and not by file.
 
 Every row's inputs are hashed to 128 bits (two folds of SplitMix64, so a chance collision among ten million rows has a
-probability of about 1e-25). Memory: 28 bytes a row. Of floats, 0.0 and -0.0 differ, as their bytes do.
+probability of about 1e-25). Memory: 25 bytes a row, some 100 while they are compared. Of floats, 0.0 and -0.0 differ,
+as their bytes do.
 """
 
 from __future__ import annotations
