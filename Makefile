@@ -28,7 +28,7 @@ serve: env ## Prefect server with UI at http://127.0.0.1:4200 and all deployment
 	@$(if $(DB),GRISTMILL_DATABASE='$(DB)') exec $(BIN)/python -m flows.serve
 
 crash: env ## 100 kills at random moments and harm to every file of a checkpoint; each run must end with the same bits
-	$(BIN)/python -m pytest -m slow -s tests/test_crash.py tests/test_resume.py
+	$(BIN)/python -m pytest -n 0 -m slow -s tests/test_crash.py tests/test_resume.py
 
 soak: env ## a hundred compressed nights in one process, 33 in processes of their own: tables, and plots under assets/
 	GRISTMILL_NIGHTS=100 GRISTMILL_SOAK_PLOT=assets/soak.png $(BIN)/python -m pytest -n 0 -m slow -s tests/test_soak.py
