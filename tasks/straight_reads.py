@@ -30,6 +30,7 @@ _UNINTERRUPTED = _INTERVAL - _HEADER
 
 _UNKNOWN, _CHECKED, _REFUSED = 0, 1, 2
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, so that a product with it loses nothing
+_FOLD = np.uint64(29)  # no divisor of 32: signs of two float32 in one word must not fall on each other
 
 
 def places_of(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +67,7 @@ class StraightReads:
         pieces = len(sizes) + 2 * (self._size // _UNINTERRUPTED + 2)
         # Sums are of words of 8 bytes
         self._usable = not layout.ragged and all(s and s % 8 == 0 for s in sizes) and pieces <= _MOST_PIECES
+        self._factors = _factors(sizes) if self._usable else []
         self._state = np.zeros(int(first_record[-1]), np.uint8)
         self._sums = np.zeros(len(self._state), np.uint64)
         self._gap = np.empty(_HEADER, np.uint8)  # takes in the headers, which nobody looks at
@@ -92,7 +94,7 @@ class StraightReads:
                 here = shards == shard
                 buffers = [[column[slot] for column in columns] for slot in into[here].tolist()]
                 right[here] = self._read(shard, numbers[here], buffers)
-            right &= _sums(columns, into) == self._sums[asked]
+            right &= _sums(columns, into, self._factors) == self._sums[asked]
             self._state[asked[~right]] = _REFUSED
             left[known] = ~right
         return left
@@ -101,7 +103,7 @@ class StraightReads:
         """Notes what whole records add up to that the reader has checked and that lie in these slots."""
         if self._usable:
             new = self._state[records] == _UNKNOWN
-            self._sums[records[new]] = _sums(_as_bytes(blocks), slots[new])
+            self._sums[records[new]] = _sums(_as_bytes(blocks), slots[new], self._factors)
             self._state[records[new]] = _CHECKED
 
     def _read(self, shard: int, numbers: np.ndarray, buffers: list[list[Any]]) -> bool:
@@ -140,16 +142,25 @@ def _as_bytes(blocks: Columns) -> list[np.ndarray]:
     return [block.reshape(len(block), -1).view(np.uint8) for block in blocks.values()]
 
 
-def _sums(columns: list[np.ndarray], slots: np.ndarray) -> np.ndarray:
+def _factors(sizes: list[int]) -> list[np.ndarray]:
+    """An odd factor for each word of columns of so many bytes: uint64 [words] each."""
+    words = np.array(sizes) // 8
+    odd = np.arange(1, 2 * int(words.sum()), 2, dtype=np.uint64) * _SPREAD
+    return np.split(odd, np.cumsum(words)[:-1])
+
+
+def _sums(columns: list[np.ndarray], slots: np.ndarray, factors: list[np.ndarray]) -> np.ndarray:
     """Sums of the blocks in some slots, as words of 8 bytes times their places, modulo 2**64: uint64 [N].
 
-    Each word has an odd factor of its own, so any single change is found for certain, and two that have changed places.
+    Each word has an odd factor of its own, so that the change of a single word is found for certain. A product only
+    carries upwards, so the upper bits of a word are folded into the lower ones before: two signs that changed would add
+    up to nothing, and a page of float64 ones to as much as a page of zeros.
     """
-    total, place = np.zeros(len(slots), np.uint64), 0
+    total = np.zeros(len(slots), np.uint64)
     in_a_row = len(slots) > 0 and slots[-1] - slots[0] + 1 == len(slots) and bool((np.diff(slots) == 1).all())
-    for column in columns:
+    for column, own in zip(columns, factors, strict=True):
         some = (column[slots[0] : slots[-1] + 1] if in_a_row else column[slots]).view(np.uint64)
-        factors = np.arange(2 * place + 1, 2 * (place + some.shape[1]), 2, dtype=np.uint64) * _SPREAD
-        total += np.einsum("ij,j->i", some, factors)
-        place += some.shape[1]
+        folded = some >> _FOLD
+        folded ^= some
+        total += np.einsum("ij,j->i", folded, own)
     return total

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +113,31 @@ def test_words_that_changed_places_are_found(tmp_path: Path) -> None:
     asked.path.write_bytes(content)
     with pytest.raises(ArtifactDamaged, match="hash mismatch"):
         asked.shards.read(np.array([7 * ROWS]))
+
+
+def zero_page(content: bytearray, start: int) -> None:
+    content[start : start + 4096] = bytes(4096)
+
+
+def two_signs(content: bytearray, start: int) -> None:
+    content[start + 7] ^= 0x80
+    content[start + 15] ^= 0x80
+
+
+@pytest.mark.parametrize("damage", [zero_page, two_signs])
+def test_changes_of_upper_bits_alone_are_found(tmp_path: Path, damage: Any) -> None:
+    features = {"x": Feature("float64", (16,))}
+    (shard,) = write_shards(
+        tmp_path, "train", [{"x": np.ones((640, 16))}], features, rows_per_record=ROWS, rows_per_shard=640
+    )
+    shards = Shards(tmp_path, [shard], features, ROWS, cache_bytes=1)
+    shards.read(np.arange(640))
+    path = tmp_path / shard.name
+    content = bytearray(path.read_bytes())
+    damage(content, int(places_of(np.array([3]), ROWS * 128)[0][0]))
+    path.write_bytes(content)
+    with pytest.raises(ArtifactDamaged, match="hash mismatch"):
+        shards.read(np.array([3 * ROWS]))
 
 
 def test_a_file_that_is_cut_or_gone_is_an_error(tmp_path: Path) -> None:
