@@ -25,11 +25,13 @@ from datasets.schema import Columns, Feature, check_int
 from tasks.batches import Batches
 from tasks.example_random import ExampleRandom, uniform
 from tasks.order import Order
+from tasks.record_layout import Layout
 from tasks.transform_identity import identity_of_augmentation, identity_of_transform
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
 _ENDLESS = 1 << 48  # steps
 _ROWS_AT_ONCE = 1024  # of which the batches of several small steps are cut
+_BYTES_AT_ONCE = 1 << 22  # of these rows: large ones gain nothing, and would be hundreds of megabytes
 
 
 class Source(Protocol):
@@ -85,6 +87,7 @@ class Pipeline:
         self.transforms, self.mask = tuple(transforms), mask
         self.source, self.order, self.inputs, self.augment = source, order, inputs, tuple(augment)
         self.digest, self.split = digest, split
+        self._row_bytes = Layout.of(source.features).row_bytes or 1
 
     def batch(self, step: int) -> Columns:
         """Gives this reader's share of a step's batch, as fresh arrays: [share, *feature.shape] each.
@@ -149,7 +152,7 @@ class Pipeline:
         """The batches of a few steps from `step` on: views of what was read at once, where that can change nothing."""
         share = self.order.share.stop - self.order.share.start
         if not self.augment and not self.transforms and self.order.drop_remainder and share:
-            count = max(1, min(stop - step, _ROWS_AT_ONCE // share))
+            count = max(1, min(stop - step, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // self._row_bytes) // share))
             try:
                 _, ids = self.order.ids_of_several(step, count)
                 columns = self.source.read(ids)

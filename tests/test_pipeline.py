@@ -175,6 +175,17 @@ def test_steps_that_are_read_at_once_are_those_that_are_read_alone(
     assert max(asked) <= 80  # and no read crosses the end of an epoch, which the batches above would show
 
 
+def test_steps_of_large_rows_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, asked = Memory(rows()), list[int]()
+    read = source.read
+    source.read = lambda ids: asked.append(len(ids)) or read(ids)
+    monkeypatch.setattr("tasks.pipeline._BYTES_AT_ONCE", 40 * (6 * 5 + 8))  # two batches of 16
+    collect(make(source, augment=()), 0, 4)
+    monkeypatch.setattr("tasks.pipeline._BYTES_AT_ONCE", 1)
+    collect(make(source, augment=()), 0, 2)
+    assert asked == [32, 32, 16, 16]
+
+
 def test_of_steps_that_are_read_at_once_only_the_bad_one_fails() -> None:
     pipeline = make(Memory(rows(), BAD), augment=())
     step = next(step for step in range(12) if BAD in pipeline.order.ids(step)[1])
