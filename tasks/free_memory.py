@@ -29,7 +29,12 @@ def free_here(meminfo: Path, container: Path) -> int:
     line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:"))
     free = int(line.split()[1]) << 10
     try:
-        limit, used = ((container / f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        limit, used, stat = ((container / f"memory.{name}").read_text().strip() for name in ("max", "current", "stat"))
     except OSError:
         return free
-    return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
+    if limit == "max":
+        return free
+    # Files that were read count as used until the kernel needs their place, so a container that reads much looks full
+    counts = (line.split() for line in stat.splitlines())
+    dropped = next((int(count) for name, count in counts if name == "inactive_file"), 0)
+    return min(free, max(0, int(limit) - int(used) + dropped))
