@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 LIBRARY = "jax"
 NAMES = (
@@ -17,5 +19,13 @@ HARMLESS = ("--xla_force_host_platform_device_count", "--xla_dump")
 def settings() -> dict[str, str]:
     """Those that are set, by name; read from the environment, so that a plan needn't load JAX."""
     found = {name: os.environ[name] for name in NAMES if os.environ.get(name)}
-    flags = [flag for flag in os.environ.get(FLAGS, "").split() if not flag.startswith(HARMLESS)]
-    return {**found, FLAGS: " ".join(sorted(flags))} if flags else found
+    last = {flag.partition("=")[0]: flag for flag in _flags() if not flag.startswith(HARMLESS)}  # XLA takes the last
+    return {**found, FLAGS: " ".join(sorted(last.values()))} if last else found
+
+
+def _flags() -> list[str]:
+    text = os.environ.get(FLAGS, "").strip()
+    if text and not text.startswith("-"):  # XLA takes it for the name of a file that holds them
+        with suppress(OSError):
+            text = Path(text).read_text(encoding="utf-8")
+    return text.split()

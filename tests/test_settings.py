@@ -33,6 +33,21 @@ def test_the_order_of_flags_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == settings() == {FLAGS: "--xla_a=2 --xla_b=1"}
 
 
+def test_of_a_flag_that_is_given_twice_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FLAGS, "--xla_a=1 --xla_a=2")
+    assert settings() == {FLAGS: "--xla_a=2"}
+    monkeypatch.setenv(FLAGS, "--xla_a=2 --xla_a=1")
+    assert settings() == {FLAGS: "--xla_a=1"}
+
+
+def test_flags_may_lie_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(FLAGS, str(tmp_path / "flags"))
+    (tmp_path / "flags").write_text("--xla_b=1\n--xla_dump_to=dump\n")
+    assert settings() == {FLAGS: "--xla_b=1"}
+    (tmp_path / "flags").unlink()
+    assert settings() == {FLAGS: str(tmp_path / "flags")}
+
+
 def test_only_stages_that_compute_with_jax_get_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = Run(prepared("mnist", store=tmp_path))
     before = {stage.name: stage.components(run, {}) for stage in (convert, fit)}
