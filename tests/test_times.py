@@ -11,6 +11,7 @@ import pytest
 
 from datasets.errors import ParameterError, SchemaError
 from datasets.readers import delimited, jsonl, parquet
+from datasets.readers.times import with_times
 from datasets.schema import Feature
 
 FEATURES = {"at": Feature("int64"), "x": Feature("float32")}
@@ -41,6 +42,13 @@ def test_a_missing_time_is_a_missing_value(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="1 null") as caught:
         csv(tmp_path, "2026-03-01", "NA")
     assert str(caught.value.facts["row"]).startswith("1")
+
+
+@pytest.mark.parametrize("text", ["2026-03-01T12:30:00", "2026-03-01T13:30:00+01:00"])
+def test_times_may_begin_after_many_gaps(text: str) -> None:
+    batches = [pa.RecordBatch.from_pydict({"at": pa.array(some, pa.string())}) for some in ([None, "NA"], [None, text])]
+    table = pa.Table.from_batches(list(with_times(batches, ("at",), "a.csv", {"at": ("at",)})))
+    assert table["at"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist() == [None, None, None, NOON]
 
 
 def test_a_date_is_no_number_unless_it_is_said(tmp_path: Path) -> None:

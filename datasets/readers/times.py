@@ -54,7 +54,8 @@ def _parsed(texts: pa.Array, name: str, file: str, row: int, zoned: dict[str, bo
     else:
         _refuse(pc.invert(with_zone), texts, name, file, row, "a time without a zone, as those before")  # type: ignore[attr-defined]
     try:
-        return known.cast(pa.timestamp("us", "UTC" if zoned.get(name) else None))
+        made = known.cast(pa.timestamp("us", "UTC" if zoned.get(name) else None))
+        return made.cast(pa.timestamp("us", "UTC"))  # of one type, also where the first batches have nothing but gaps
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"column {name!r}: not a time", file=file, field=name, row=f"{row} or later", got=error
