@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,11 @@ class RawRows:
                 shutil.rmtree(staged, ignore_errors=True)
                 (staged / name).parent.mkdir(parents=True)
                 (staged / name).symlink_to(path.absolute())
-                with suppress(FetchError):  # what the reader passes over, such as notes
+                try:
                     yield from self.dataset.read(staged)
+                except FetchError:  # what the reader passes over, such as notes
+                    if not path.is_file():
+                        raise
         else:
             yield from self.dataset.read(self.path)
         shutil.rmtree(staged, ignore_errors=True)

@@ -77,6 +77,18 @@ def test_notes_and_markers_beside_them_are_passed_over(raw: Path, tmp_path: Path
     assert rows.rows == 120
 
 
+def test_a_file_that_goes_meanwhile_is_no_note(raw: Path, tmp_path: Path) -> None:
+    shutil.copy(raw, raw.with_name("day.parquet"))
+
+    def read(folder: Path) -> Any:
+        yield from promoted.read(folder)
+        raw.unlink(missing_ok=True)  # while the first of two is read
+
+    changes = {"read": read, "by_file": True, "splits": ByHash("shop", {"train": 0.5, "test": 0.5})}
+    with pytest.raises(FetchError):
+        rows_of(raw.parent, tmp_path / "work", **changes, transforms={}, inputs="three")
+
+
 def test_archives_are_unpacked(raw: Path, tmp_path: Path) -> None:
     packed = tmp_path / "night.zip"
     with zipfile.ZipFile(packed, "w") as file:
