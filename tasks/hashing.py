@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -53,7 +54,8 @@ class Hashing:
     def sha256(self, path: Path) -> str:
         """SHA-256 of a file's bytes, as 64 lower-case hex digits."""
         taken = self._ahead.pop(path, None)
-        found = taken.result() if taken is not None else None
+        # One that no thread has begun with waits behind files that nobody may ask for
+        found = taken.result() if taken is not None and not taken.cancel() else None
         if found is not None and found[0] == _stamp(path):
             return found[1]
         return sha256_file(path)
@@ -65,8 +67,12 @@ class Hashing:
 
 
 def _large(folder: Path) -> list[Path]:
-    paths = (Path(base, name) for base, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in paths if path.is_file() and path.stat().st_size >= LEAST)
+    found = []
+    for path in (Path(base, name) for base, _, names in os.walk(folder) for name in names):
+        with suppress(OSError):  # it went meanwhile
+            if stat.S_ISREG((at := path.stat()).st_mode) and at.st_size >= LEAST:
+                found.append(path)
+    return sorted(found)
 
 
 def _stamped(path: Path, stopped: Event) -> tuple[Stamp, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event
 
@@ -50,12 +51,25 @@ def test_large_files_are_read_ahead_once_and_all_digests_are_right(
     monkeypatch.setattr(hashing, "PIECE", 1000)
     large, small, made = folder / "deeper" / "large", folder / "small", Hashing()
     with made.ahead([folder, folder.parent / "gone"]):
+        taken(made)
         assert {path: made.sha256(path) for path in (large, small)} == {
             path: digest(path) for path in (large, small)
         }  # fmt: skip
         assert now == [small]
         assert made.sha256(large) == digest(large)
         assert now == [small, large]  # once: what is asked for again may be another file
+
+
+def test_a_file_that_no_thread_has_begun_with_is_read_by_whoever_asks(folder: Path, now: list[Path]) -> None:
+    large, made, waiting = folder / "deeper" / "large", Hashing(), Future()
+    made._ahead[large] = waiting
+    assert made.sha256(large) == digest(large)
+    assert (now, waiting.cancelled()) == ([large], True)
+
+
+def test_files_that_go_while_they_are_looked_for_are_left_out(folder: Path) -> None:
+    (folder / "going").symlink_to(folder / "gone")
+    assert hashing._large(folder) == [folder / "deeper" / "large"]
 
 
 @pytest.mark.parametrize("how", ["edited", "replaced", "cut", "removed"])
