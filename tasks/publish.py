@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from httpx import HTTPError
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate
 from prefect.exceptions import ObjectNotFound
@@ -53,6 +54,9 @@ def last_shown(run: Run) -> dict[str, Any] | None:
         try:
             client.read_flow_run(UUID(record["shown_by"]))
         except (ObjectNotFound, ValueError):
+            return None
+        except HTTPError as error:  # this run makes a page of its own then, and loses nothing but time
+            LOG.debug("the page of before can't be asked for: %s", error)
             return None
     return record
 

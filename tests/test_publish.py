@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from httpx import ConnectError, ReadTimeout
 from prefect.client.schemas.actions import ArtifactCreate
 from prefect.exceptions import ObjectNotFound
 from test_summary import finished
@@ -237,6 +238,21 @@ def test_a_run_in_which_nothing_changed_needs_no_page_of_its_own(tmp_path: Path,
     other = replace(run.outcomes[0], artifact=replace(run.outcomes[0].artifact, digest="other"))
     changed = Run(run.request, [other, *run.outcomes[1:]])
     assert shown_before(changed, again, last_shown(changed)) is None
+
+
+@pytest.mark.parametrize("error", [ConnectError("refused"), ReadTimeout("slow")])
+def test_a_server_that_doesnt_answer_for_the_page_of_before_fails_no_run(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(self: Server, id_: UUID) -> None:
+        raise error
+
+    run, _ = with_files(tmp_path)
+    write_run(run, summarise(run, RUN_ID))
+    server.runs.add(RUN_ID)
+    assert last_shown(run) is not None
+    monkeypatch.setattr(Server, "read_flow_run", fails)
+    assert last_shown(run) is None
 
 
 def test_examples_are_shown_where_they_are_pictures(tmp_path: Path, server: Server) -> None:
