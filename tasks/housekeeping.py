@@ -155,7 +155,7 @@ def _derived(root: Path, staying: set[str]) -> Iterator[Thing]:
             yield Thing(path, f"columns of {path.parent.name}", path.stat().st_mtime, _size(path))
     for path in root.glob("checkpoints/*/*"):
         finished = root / "weights" / path.parent.name / path.name / MANIFEST
-        if path.is_dir() and finished.exists() and Lock(path / ".lock").is_free():
+        if path.is_dir() and finished.exists() and _is_free(path):
             yield Thing(path, f"checkpoints of {path.parent.name}", finished.stat().st_mtime, _size(path))
 
 
@@ -164,7 +164,7 @@ def _aged(root: Path) -> Iterator[Thing]:
         for path in (root / name).glob(pattern):
             yield Thing(path, name, path.stat().st_mtime, _size(path))
     for path in root.glob("checkpoints/*/*"):
-        if path.is_dir() and Lock(path / ".lock").is_free():
+        if path.is_dir() and _is_free(path):
             yield Thing(path, f"checkpoints of {path.parent.name}", _latest(path), _size(path))
     for path in root.glob("locks/*.lock"):
         if Lock(path).is_free():
@@ -189,6 +189,11 @@ def _remove(root: Path, thing: Thing) -> None:
 def _size(path: Path) -> int:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     return sum(file.stat().st_size for file in files)
+
+
+def _is_free(checkpoints: Path) -> bool:
+    """Whether no training writes there; each program of a sweep's members has a folder of its own in theirs."""
+    return all(Lock(path).is_free() for path in (checkpoints / ".lock", *checkpoints.glob("*/.lock")))
 
 
 def _latest(folder: Path) -> float:

@@ -157,16 +157,17 @@ def test_columns_without_records_and_checkpoints_of_finished_trainings_go(store:
     assert folders["unfinished"].exists()
 
 
-def test_a_training_that_runs_keeps_its_checkpoints(store: Store) -> None:
-    folder = store.root / "checkpoints" / "mnist" / "old"
+@pytest.mark.parametrize("own", ["old", "old/0-4"])  # of a training, and of one program of a sweep's members
+def test_a_training_that_runs_keeps_its_checkpoints(store: Store, own: str) -> None:
+    folder = store.root / "checkpoints" / "mnist" / own
     folder.mkdir(parents=True)
     lock = Lock(folder / ".lock")
     lock.acquire()
-    for path in (folder / ".lock", folder):
+    for path in (folder / ".lock", folder, folder.parent):
         age(path, 90)
     assert run(store) == []
     lock.release()
-    for path in (folder / ".lock", folder):
+    for path in (folder / ".lock", folder, folder.parent):
         age(path, 90)
     assert run(store) == ["old"]
 
