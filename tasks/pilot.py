@@ -24,9 +24,6 @@ MOST_ROUNDS = 20
 def verdict(job: Job, records: Artifact, step: VmappedStep, total: int) -> dict[str, Any]:
     """Which way takes less time, as JSON: steps and compilations; stages after `fit` would only add to the other way.
 
-    One after the other, each member's steps and a program for each learning rate. As one program, its steps (of each
-    part, where memory splits it), its compilation, and then the winner's training, for which all of this is a ranking.
-
     Args:
         job: Whose request has the members.
         records: The shards.
@@ -40,13 +37,31 @@ def verdict(job: Job, records: Artifact, step: VmappedStep, total: int) -> dict[
     many_ms, one_ms = in_turns(_runner(step, batches.batch), _runner(single, alone_batches.batch))
     rates, parts = len({recipe.learning_rate for recipe in members}), math.ceil(len(members) / len(step.members))
     compile_one, compile_many = single.budget.seconds, step.budget.seconds
-    alone = rates * compile_one + len(members) * total * one_ms / 1000
-    together = parts * (compile_many + total * many_ms / 1000) + compile_one + total * one_ms / 1000
+    one, many = (compile_one, total * one_ms / 1000), (compile_many, total * many_ms / 1000)
+    alone, together = both_ways(len(members), rates, parts, one=one, many=many)
     return {
         "members": len(members), "programs": parts, "steps": total, "step_ms": many_ms, "single_step_ms": one_ms,
         "compile_s": compile_many, "single_compile_s": compile_one, "together_s": together, "one_by_one_s": alone,
         "together": together < alone,
     }  # fmt: skip
+
+
+def both_ways(
+    members: int, rates: int, parts: int, *, one: tuple[float, float], many: tuple[float, float]
+) -> tuple[float, float]:  # fmt: skip
+    """Seconds that members take one after the other, and as one program.
+
+    One after the other, each member's steps and a program for each learning rate. As one program, its steps (of each
+    part, where memory splits it), its compilation, and then the winner's training, for which all of this is a ranking.
+
+    Args:
+        members: How many.
+        rates: Learning rates among them.
+        parts: Programs that memory splits them into.
+        one: Seconds to compile, and of all steps, of one member by itself.
+        many: The same of a program of members.
+    """
+    return rates * one[0] + members * one[1], parts * sum(many) + sum(one)
 
 
 def said(facts: dict[str, Any]) -> str:

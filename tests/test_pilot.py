@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.pilot import MOST_ROUNDS, in_turns, said
+from tasks.pilot import MOST_ROUNDS, both_ways, in_turns, said
 
 
 def replay(values: list[float], log: list[str], name: str) -> Callable[[], float]:
@@ -23,6 +23,10 @@ def test_two_things_are_timed_in_turns_without_their_first_time() -> None:
     second = replay([100.0] + [0.001] * MOST_ROUNDS, log, "b")
     assert in_turns(first, second) == (pytest.approx(2.0), pytest.approx(1.0))
     assert log == ["a", "b"] * (MOST_ROUNDS + 1)
+
+
+def test_both_ways_count_what_is_compiled_and_the_winners_own_training() -> None:
+    assert both_ways(6, 3, 2, one=(10.0, 1.0), many=(20.0, 4.0)) == (3 * 10 + 6 * 1, 2 * (20 + 4) + 10 + 1)
 
 
 def test_the_verdict_says_how_and_why() -> None:
