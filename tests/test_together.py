@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tasks.durable import read_json
 from tasks.fingerprint import Sources
 from tasks.request import Request
 from tasks.stage import Run, key_of
-from tasks.together import MEMBERS, fitting, pilot, together
+from tasks.together import MEMBERS, _rows, fitting, pilot, together
 
 SOURCES = Sources()  # read once
 RATES = (1e-2, 1e-2, 1e3)  # the last one diverges
@@ -61,6 +62,22 @@ def test_members_score_what_trainings_of_their_own_do(made: Any) -> None:
     programs = run.outcomes[-1].notes["programs"]
     assert [(one["members"], one["used"], one["budget"]) for one in programs] == [(3, 1, 1)]
     assert not (run.store.root / "checkpoints" / "toy" / artifact.key).exists()
+
+
+def test_what_failed_has_no_score_and_says_why(base: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.together.metric_of", lambda dataset, found: 0.5)
+    well = SimpleNamespace(logits=np.zeros((2, 3)), losses=np.ones(2))
+    ill = SimpleNamespace(logits=np.zeros((2, 3)), losses=np.array([1.0, np.inf]))
+    members: Any = SimpleNamespace(
+        job=SimpleNamespace(request=base), step=SimpleNamespace(members=base.members), run=lambda: None,
+        failures=lambda carry: {1: "step 2: the loss isn't finite"},
+        predictions=lambda carry, split: iter([well, well, ill]),
+    )  # fmt: skip
+    first, second, third = _rows(members)
+    assert first == {"learning_rate": RATES[0], "seed": 0, "score": 0.5}
+    assert second == {"learning_rate": RATES[1], "seed": 1, "failed": "step 2: the loss isn't finite"}
+    assert third["failed"].startswith("the model gives a logit or a loss")
+    assert "score" not in third
 
 
 def test_its_key_is_of_the_members_and_of_no_ones_rate_alone(made: Any) -> None:
