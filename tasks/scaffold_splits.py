@@ -30,7 +30,6 @@ YEAR_1980 = 315_532_800
 DAY = 86_400
 FEWEST = 20  # entities or times
 TEST = (0.1, 0.35)  # of the rows
-PARTS = '{"train": 0.8, "test": 0.2}'
 
 
 @dataclass(frozen=True)
