@@ -29,5 +29,10 @@ def test_the_layout_is_known_before_there_are_numbers() -> None:
 
 
 def test_it_is_read_only_and_what_is_not_there_is_a_key_error() -> None:
+    made = StepMetrics.of(METRICS)
     with pytest.raises(KeyError):
-        StepMetrics.of(METRICS)["accuracy"]
+        made["accuracy"]
+    with pytest.raises(TypeError):
+        made["loss"] = np.zeros(())  # type: ignore[index]
+    made["grad_sq"][0] = 9.0
+    assert made["grad_sq"][0] == 1.5
