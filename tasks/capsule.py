@@ -31,7 +31,8 @@ import numpy as np
 from datasets.errors import ArtifactDamaged, CheckpointMismatch
 from datasets.schema import Columns
 from tasks import durable, leaves
-from tasks.step import Batch, Carry, TrainStep
+from tasks.carry import Carry
+from tasks.step import Batch, TrainStep
 
 _FORMAT = 1
 _FILES = ("batch.npz", "capsule.json", "state.npz")

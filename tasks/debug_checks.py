@@ -24,7 +24,8 @@ from flax import nnx
 from jax.experimental import checkify
 
 from datasets.errors import NonFiniteError
-from tasks.step import Batch, Carry, LossFn, TrainStep
+from tasks.carry import Carry
+from tasks.step import Batch, LossFn, TrainStep
 from tasks.step_metrics import StepMetrics
 
 _ON = contextvars.ContextVar("debug_checks", default=False)

@@ -15,9 +15,10 @@ from flax import nnx
 from datasets.errors import ContractError
 from datasets.schema import Columns, Feature
 from tasks.budget import TraceBudget
+from tasks.carry import Carry
 from tasks.contracts import batch_contract, surfacing
 from tasks.plain_state import PlainState
-from tasks.step import Batch, Carry, abstract_batch, refusal
+from tasks.step import Batch, abstract_batch, refusal
 
 MASK = "mask"
 """Column that says which rows are examples (True) and which only fill the last batch (False)."""

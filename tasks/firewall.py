@@ -14,8 +14,9 @@ import numpy as np
 from datasets.errors import NonFiniteError, TrainingError
 from datasets.schema import check_int
 from tasks.capsule import Verdict, write_capsule
+from tasks.carry import Carry
 from tasks.leaves import local
-from tasks.step import Batch, Carry, TrainStep
+from tasks.step import Batch, TrainStep
 
 SHOWN = 8
 """Record ids and leaves that a message lists; the capsule has all of them."""

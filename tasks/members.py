@@ -23,6 +23,7 @@ from tasks.artifact import Artifact
 from tasks.autotune import Setting
 from tasks.batch_check import BatchCheck
 from tasks.batches import Batches
+from tasks.carry import Carry
 from tasks.checkpoint import Checkpoints
 from tasks.feed import as_recorded, columns, open_pipeline
 from tasks.objective import Objective
@@ -31,7 +32,6 @@ from tasks.predictor import Predictions, Predictor
 from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.stage import Job
-from tasks.step import Carry
 from tasks.training import SAVE_SECONDS, replaced_order, with_averages
 from tasks.vmapped import VmappedStep
 from tasks.weights import in_unit

@@ -13,8 +13,9 @@ from flax import nnx
 
 from datasets.errors import ContractError
 from datasets.schema import Dataset, Feature, Recipe
+from tasks.carry import Policy
 from tasks.optimizers import build_optimizer
-from tasks.step import Batch, LossFn, Policy, TrainStep
+from tasks.step import Batch, LossFn, TrainStep
 from tasks.target import target_of
 from tasks.weights import build_model
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasks.capsule import Capsule, Verdict
-from tasks.step import Batch, Carry, TrainStep
+from tasks.carry import Carry
+from tasks.step import Batch, TrainStep
 
 # Frames of these files only hand the user's function on.
 _OURS = {

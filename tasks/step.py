@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,9 +19,10 @@ import optax
 from flax import nnx
 
 from datasets.errors import ContractError
-from datasets.schema import Feature, check_int, in_batches
+from datasets.schema import Feature, in_batches
 from tasks.autopsy import differ, signature
 from tasks.budget import TraceBudget
+from tasks.carry import Carry, Policy, advanced, fresh_carry
 from tasks.contracts import array_contract, batch_contract, device_dtype, surfacing
 from tasks.leaves import local, put
 from tasks.plain_state import PlainState, plain
@@ -34,50 +34,6 @@ LossFn = Callable[[Any, Batch], tuple[jax.Array, dict[str, jax.Array]]]
 
 METRICS = ("loss", "grad_norm", "grad_sq", "applied")
 """Names that the step itself gives; a loss may not give metrics of these names."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a bad batch does.
-
-    To skip leaves the batch out: model, optimizer (with its count, so the schedule stands still too), BatchNorm
-    statistics and random state are bitwise those of a run that never saw it. One skip more than a limit allows trips
-    the latch, as the first bad batch does when there are no skips. Nothing ever applies a bad gradient.
-
-    Attributes:
-        skip: False to stop at the first bad batch.
-        max_consecutive: Skips in a row that are allowed.
-        max_total: Skips in a whole run that are allowed.
-    """
-
-    skip: bool = False
-    max_consecutive: int = 3
-    max_total: int = 20
-
-    def __post_init__(self) -> None:
-        check_int("max_consecutive", self.max_consecutive, 1)
-        check_int("max_total", self.max_total, 1)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Carry:
-    """All that a training is, as one tree of arrays; give it to the step and use only what comes back.
-
-    Attributes:
-        state: {"model": ..., "optimizer": ...}, nested dicts of plain arrays.
-        step: int32 []: batches consumed, which is the index of the next batch; the position in the data.
-        skipped: int32 []: batches that were left out; step - skipped updates have been applied, which is what the
-            optimizer counts and its schedule reads.
-        streak: int32 []: batches left out in a row just now.
-        tripped_at: int32 []: -1, or the index of the batch at which the latch tripped; `step` then stays there.
-    """
-
-    state: dict[str, Any]
-    step: jax.Array
-    skipped: jax.Array
-    streak: jax.Array
-    tripped_at: jax.Array
 
 
 class TrainStep:
@@ -187,7 +143,7 @@ class TrainStep:
 
         # The forward pass moved BatchNorm and random state already, so a bad batch takes all of the old state back.
         state = jax.lax.cond(healthy, apply, lambda: carry.state)
-        new = _advance(carry, state, healthy, bad=live & ~finite, policy=self.policy)
+        new = advanced(carry, state, healthy, bad=live & ~finite, policy=self.policy)
         own = {"loss": loss, "grad_norm": jnp.sqrt(grad_sq.sum()), "grad_sq": grad_sq, "applied": healthy}
         return new, {**own, **aux}
 
@@ -258,18 +214,6 @@ class TrainStep:
         return {**self.budget.report(), "flops": cost.get("flops")}
 
 
-def _advance(carry: Carry, state: dict[str, Any], healthy: jax.Array, *, bad: jax.Array, policy: Policy) -> Carry:
-    may_skip = (carry.streak < policy.max_consecutive) & (carry.skipped < policy.max_total) & policy.skip
-    skip = bad & may_skip
-    return Carry(
-        state=state,
-        step=carry.step + (healthy | skip),
-        skipped=carry.skipped + skip,
-        streak=jnp.where(healthy, 0, carry.streak + skip),
-        tripped_at=jnp.where(bad & ~may_skip, carry.step, carry.tripped_at),
-    )
-
-
 def _same_types(what: str, old: Any, new: Any) -> None:  # noqa: ANN401
     """Raises ContractError if a state's arrays came, went, or got another shape or dtype."""
     before, after = (
@@ -289,12 +233,7 @@ def beginning_of(model: nnx.Module, tx: optax.GradientTransformation) -> tuple[P
     model = nnx.clone(model)
     model.train()
     states = PlainState(model), PlainState(nnx.Optimizer(model, tx, wrt=nnx.Param))
-    return *states, _fresh_carry({"model": states[0].arrays, "optimizer": states[1].arrays})
-
-
-def _fresh_carry(state: dict[str, Any]) -> Carry:
-    zero = np.int32(0)
-    return jax.tree.map(jnp.asarray, Carry(state, zero, zero, zero, np.int32(-1)))  # type: ignore[arg-type]
+    return *states, fresh_carry({"model": states[0].arrays, "optimizer": states[1].arrays})
 
 
 @jax.jit

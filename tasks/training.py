@@ -28,6 +28,7 @@ from tasks.autotune import Setting
 from tasks.batch_check import BatchCheck
 from tasks.beginning import beginning
 from tasks.canonical import canonical
+from tasks.carry import Carry
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
 from tasks.debug_checks import DebugStep, watching_layers
@@ -50,7 +51,7 @@ from tasks.progress import LOG, Bar, bar
 from tasks.signals import StopSignal
 from tasks.silent import NoCheckpoints, NoLog
 from tasks.stage import Job
-from tasks.step import Batch, Carry
+from tasks.step import Batch
 from tasks.warm_start import load, said
 from tasks.watch import FETCH_EVERY, Watch, write_training_logs
 from tasks.weights import save_weights

@@ -20,11 +20,12 @@ import numpy as np
 
 from datasets.errors import ParameterError
 from datasets.schema import Dataset, Recipe
+from tasks.carry import Carry
 from tasks.leaves import put
 from tasks.objective import Objective, policy
 from tasks.optimizers import SCALE, build_optimizer
 from tasks.recipe_changes import BATCHED, common_recipe
-from tasks.step import Batch, Carry, TrainStep, beginning_of, leaf_paths
+from tasks.step import Batch, TrainStep, beginning_of, leaf_paths
 
 
 class VmappedStep(TrainStep):

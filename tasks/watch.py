@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from datasets.recipe import Recipe
+from tasks.carry import Carry
 from tasks.event_log import write_logs
 from tasks.fetching import Fetching
 from tasks.firewall import Firewall, Skip
@@ -23,7 +24,7 @@ from tasks.metric_log import MetricLog, read_metrics
 from tasks.order import Order
 from tasks.progress import LOG, Bar
 from tasks.silent import NoLog
-from tasks.step import Batch, Carry
+from tasks.step import Batch
 from tasks.step_metrics import StepMetrics
 
 FETCH_EVERY = 25

@@ -12,9 +12,10 @@ from flax import nnx
 
 from datasets.errors import NonFiniteError
 from datasets.schema import Columns, Feature
+from tasks.carry import Carry
 from tasks.firewall import Firewall
 from tasks.losses import cross_entropy
-from tasks.step import Carry, TrainStep
+from tasks.step import TrainStep
 from tasks.step_metrics import StepMetrics
 
 BATCH = 8

@@ -9,8 +9,8 @@ import pytest
 from step_cases import bad_batch, batch, make_step
 
 from datasets.errors import NonFiniteError, ParameterError, TrainingError
+from tasks.carry import Policy
 from tasks.firewall import Firewall
-from tasks.step import Policy
 
 
 def test_every_is_a_whole_number() -> None:

@@ -15,11 +15,11 @@ from datasets.errors import TrainingError
 from datasets.schema import Recipe
 from tasks.artifact import Artifact, Store
 from tasks.autotune import Setting
+from tasks.carry import Carry
 from tasks.feed import open_pipeline
 from tasks.members import Members, Stacked
 from tasks.request import Request
 from tasks.signals import StopSignal
-from tasks.step import Carry
 from tasks.vmapped import VmappedStep
 
 TOTAL = 12

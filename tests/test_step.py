@@ -17,11 +17,12 @@ import pytest
 from flax import nnx
 from step_cases import BATCH, FEATURES, Tiny, bad_batch, batch, bits, loss_fn, make_step, run, tiny, watched
 
-from datasets.errors import ContractError, NonFiniteError, ParameterError, TraceBudgetExceeded, TrainingError
+from datasets.errors import ContractError, NonFiniteError, TraceBudgetExceeded, TrainingError
+from tasks.carry import Policy
 from tasks.eval_step import EvalStep, pad_batch
 from tasks.firewall import Firewall
 from tasks.losses import cross_entropy, example_cross_entropy
-from tasks.step import Policy, TrainStep, leaf_paths
+from tasks.step import TrainStep, leaf_paths
 
 
 @pytest.fixture(scope="module")
@@ -290,12 +291,6 @@ def test_the_total_of_skips_has_a_limit_too(skip: TrainStep) -> None:
     assert (int(carry.skipped), int(carry.tripped_at)) == (3, 6)
     expected, _ = run(skip, skip.initial_carry(), [batch(0), batch(1), batch(2)])
     assert bits(carry.state) == bits(expected.state)
-
-
-@pytest.mark.parametrize("limits", [{"max_consecutive": 0}, {"max_total": 1.5}, {"max_total": True}])
-def test_limits_are_whole_numbers(limits: Any) -> None:
-    with pytest.raises(ParameterError):
-        Policy(skip=True, **limits)
 
 
 def test_a_firewall_that_is_never_asked_refuses_to_forget(stop: TrainStep) -> None:

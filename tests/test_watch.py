@@ -12,11 +12,12 @@ from step_cases import bad_batch, batch, make_step
 from datasets.errors import NonFiniteError
 from datasets.schema import Recipe
 from tasks import watch
+from tasks.carry import Policy
 from tasks.firewall import Firewall
 from tasks.input_wait import InputWait
 from tasks.metric_log import MetricLog, read_metrics
 from tasks.order import Order
-from tasks.step import Policy, TrainStep
+from tasks.step import TrainStep
 from tasks.watch import Watch, write_training_logs
 
 

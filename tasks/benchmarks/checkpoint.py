@@ -17,13 +17,13 @@ import numpy as np
 from tasks.artifact import Artifact, Store
 from tasks.autotune import Setting
 from tasks.benchmark import Measure, paired
+from tasks.carry import Carry
 from tasks.checkpoint import Checkpoints
 from tasks.compiled import use_compilation_cache
 from tasks.convert import convert_raw
 from tasks.fetch import fetch_raw, prepared
 from tasks.metric_log import MetricLog, read_until
 from tasks.stage import Job
-from tasks.step import Carry
 from tasks.training import METRICS, SAVE_SECONDS, Training
 
 ROUNDS = 5
