@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jax
 import pytest
 
 from tasks.convert import convert
@@ -24,6 +25,10 @@ def test_what_is_set_is_told_and_what_changes_no_number_is_not(monkeypatch: pyte
     monkeypatch.setenv("JAX_LOG_COMPILES", "1")
     monkeypatch.setenv(FLAGS, "--xla_force_host_platform_device_count=4 --xla_dump_to=dump")
     assert settings() == {"JAX_ENABLE_X64": "1"}
+
+
+def test_names_are_those_of_jax() -> None:
+    assert {name.lower() for name in NAMES if name.startswith("JAX_")} <= set(jax.config.values)
 
 
 def test_the_order_of_flags_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
