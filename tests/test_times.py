@@ -65,6 +65,14 @@ def test_json_lines(tmp_path: Path) -> None:
     assert block.columns["at"].tolist() == [NOON]
 
 
+@pytest.mark.parametrize("value", ["1772368200", "[1]", "true"])
+def test_what_is_no_text_is_no_time(tmp_path: Path, value: str) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"at": {value}, "x": 1}}\n')
+    with pytest.raises(SchemaError, match="not a time") as caught:
+        list(jsonl.blocks(tmp_path, "a.jsonl", FEATURES, times=("at",)))
+    assert caught.value.facts["expected"] == "text"
+
+
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
 def test_columns_of_times_in_parquet(tmp_path: Path, kind: Any) -> None:
     at = pa.array([NOON * 1_000_000], pa.timestamp("us", "UTC"))

@@ -42,6 +42,9 @@ def with_times(
 
 
 def _parsed(texts: pa.Array, name: str, file: str, row: int, zoned: dict[str, bool]) -> pa.Array:
+    kind = texts.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise SchemaError(f"column {name!r}: not a time", file=file, field=name, got=str(kind), expected="text")
     trimmed = pc.utf8_trim_whitespace(texts.cast(pa.string()))  # type: ignore[attr-defined]
     missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING)))  # type: ignore[attr-defined]
     known = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)  # type: ignore[attr-defined]
