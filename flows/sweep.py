@@ -17,6 +17,7 @@ from tasks.command import Command
 from tasks.fetch import prepared
 from tasks.fingerprint_memory import RememberedSources
 from tasks.grid import combinations, grid_of, ranges_of, search
+from tasks.left_running import end_stages
 from tasks.one_program import Ranking
 from tasks.promote import promote
 from tasks.publish import publish, publish_sweep
@@ -33,6 +34,7 @@ from tasks.sweep_table import show, table_of
     validate_parameters=True,
     persist_result=False,
     result_storage=NO_RESULTS,
+    on_crashed=[end_stages],
 )
 def sweep(
     dataset: str,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pytest
 from prefect import flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.states import Completed, Crashed, Running
 
+from flows.sweep import sweep
+from flows.train import train
 from tasks.backlog import FLOW
 from tasks.left_running import MESSAGE, end_stages, end_stages_of_ended_runs
 
@@ -31,6 +34,11 @@ def run_of(client: SyncPrefectClient, name: str, state: Any) -> Any:
     ]
     client.set_flow_run_state(run.id, state, force=True)
     return run, rows
+
+
+@pytest.mark.parametrize("made", [train, sweep], ids=["train", "sweep"])
+def test_flows_that_have_stages_end_them(made: Any) -> None:
+    assert end_stages in made.on_crashed_hooks
 
 
 def test_stages_of_ended_runs_are_ended(prefect_server: str) -> None:
