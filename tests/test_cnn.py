@@ -113,6 +113,7 @@ def test_a_head_of_another_width_breaks_the_output_contract() -> None:
         model(images())
 
 
+@pytest.mark.slow
 def test_it_learns() -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(64) % 4

@@ -23,8 +23,8 @@ def outcome(operation: Operation, x: jax.Array, kernel: jax.Array) -> tuple[jax.
     return operation(x, kernel), *jax.grad(lambda x, k: (operation(x, k) * weights).sum(), (0, 1))(x, kernel)
 
 
-@pytest.mark.parametrize("size", [(28, 28), (6, 4), (7, 5), (4, 5), (2, 2), (3, 3)])
-@pytest.mark.parametrize("channels", [1, 3, 5])  # few are laid out in another way than many
+@pytest.mark.parametrize("size", [(6, 4), (7, 5), (2, 3)])
+@pytest.mark.parametrize("channels", [1, 5])  # few are laid out in another way than many
 def test_both_forms_agree_in_value_and_gradients(size: tuple[int, int], channels: int) -> None:
     x, kernel = normal(0, 2, *size, channels), normal(1, 3, 3, channels, 4)
     ours, reference = outcome(conv_pool_by_corners, x, kernel), outcome(conv_pool_by_lax, x, kernel)

@@ -199,7 +199,7 @@ def test_of_two_equal_runs_one_takes_over_when_the_other_is_killed(reference: Re
     assert digests(end) == digests(reference.summary)
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sigterm_saves_at_the_next_step_and_a_second_one_stops_at_once(
     reference: Reference, prepared: Path, signals: int
 ) -> None:

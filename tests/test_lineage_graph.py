@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import pytest
 import recorded
 
 from tasks.artifact import Store
@@ -20,6 +21,7 @@ def graph(store: Store, record: dict[str, Any]) -> tuple[dict[str, Node], set[tu
     return {node.name: node for node in nodes}, ends[0], ends[1]
 
 
+@pytest.mark.slow
 def test_every_step_from_raw_file_to_champion_is_there(tmp_path: Path) -> None:
     store, first, _ = recorded.two_runs(tmp_path)
     nodes, made_from, advised = graph(store, first)

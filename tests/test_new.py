@@ -45,7 +45,7 @@ KINDS = {
 }
 
 
-SLOW = ("shapes", "nights", "visits")  # what they prove beside the others is proven by tests of their parts
+SLOW = ("pictures", "shapes", "nights", "visits")  # what they prove beside the others is proven by tests of their parts
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k in SLOW else []) for k in KINDS])

@@ -210,7 +210,7 @@ def test_the_table_of_rates_is_the_schedule(schedule: str) -> None:
     )
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_average_follows_the_parameters(accumulate: int) -> None:
     gradients = [float(g) for g in (1, -2, 3, 0, 5, 4)] * 4
     recipe = Recipe(**PLAIN, ema=0.5, accumulate=accumulate)

@@ -210,6 +210,7 @@ def test_an_exported_model_gives_the_number(tmp_path: Path) -> None:
     np.testing.assert_allclose(made["prediction"], said, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_nights_against_the_champion(tmp_path: Path) -> None:
     nights: list[tuple[dict[str, Any], str, int]] = [
         ({"epochs": 2}, "first", 0),

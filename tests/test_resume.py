@@ -337,6 +337,7 @@ def test_what_may_change_without_a_new_training(
 # --------------------------------------------------------------------------------------------- a changed parameter (X8)
 
 
+@pytest.mark.slow
 def test_a_rerun_with_another_rate_and_a_rerun_of_that(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

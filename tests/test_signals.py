@@ -12,7 +12,7 @@ from toy import run_python
 from tasks.signals import SIGNALS, StopSignal
 
 HEAD = """
-import os, signal, sys
+import os, signal, sys, time
 from tasks.signals import StopSignal
 me = os.getpid()
 """
@@ -49,7 +49,10 @@ def test_the_second_may_be_the_other_of_the_two() -> None:
 try:
     with StopSignal() as stop:
         os.kill(me, signal.SIGTERM)
+        while stop.received is None:  # of two that wait, Python would take the lower number first
+            time.sleep(0.01)
         os.kill(me, signal.SIGINT)
+        time.sleep(60)
         print("never", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

@@ -165,6 +165,7 @@ def test_another_learning_rate_trains_anew_and_is_refused_when_it_is_worse(first
     assert ran(run(store, learning_rate=1e-6)) == []
 
 
+@pytest.mark.slow
 def test_a_batch_size_touches_the_feed_too(first: dict[str, Any], store: Path) -> None:
     assert ran(run(store, batch_size=64)) == ["feed", "fit", "evaluate", "promote"]
 
@@ -190,6 +191,7 @@ def test_what_is_asked_for_runs_again_from_its_start_with_the_same_bytes(
     assert ran(run(store)) == []
 
 
+@pytest.mark.slow
 def test_other_bytes_than_the_last_time_are_said(
     first: dict[str, Any], store: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
