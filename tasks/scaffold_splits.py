@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.errors import SchemaError
-from datasets.readers.times import ISO, with_times
+from datasets.readers.faults import Faults
+from datasets.readers.times import ISO, Times
 from datasets.schema import Feature
 from datasets.splits import ByHash, ByTime, rows_of
 from tasks.scaffold_columns import Column, Table, batches
@@ -144,9 +145,13 @@ def _values(table: Table, column: Column, target: Column, times: tuple[str, ...]
     arrays, labels = [], []
     for path, name in zip(table.paths, table.files, strict=True):
         made = batches(table.kind, path, name, table.separator)
-        for batch in with_times(made, times, name, {"": tuple(times)}) if times else made:
+        clock, faults, row = Times(times), Faults(name), 0
+        for batch in made:
             if batch.num_rows:
-                arrays.append(batch.column(column.name))
+                read = clock.read(pa.Table.from_batches([batch]), faults, row)
+                faults.raise_if_any()
+                row += batch.num_rows
+                arrays.append(read.column(column.name).combine_chunks())
                 labels.append(np.array(list(map(str, batch.column(target.name).to_pylist()))))
     return arrays, np.concatenate(labels)
 

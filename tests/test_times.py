@@ -11,7 +11,8 @@ import pytest
 
 from datasets.errors import ParameterError, SchemaError
 from datasets.readers import delimited, jsonl, parquet
-from datasets.readers.times import with_times
+from datasets.readers.faults import Faults, setting_aside
+from datasets.readers.times import Times
 from datasets.schema import Feature
 
 FEATURES = {"at": Feature("int64"), "x": Feature("float32")}
@@ -38,6 +39,24 @@ def test_what_is_no_time_is_refused(tmp_path: Path, bad: str) -> None:
     assert caught.value.facts["field"] == "created"
 
 
+def test_bad_times_are_set_aside_with_their_row_and_text(tmp_path: Path) -> None:
+    aside: list[tuple[object, ...]] = []
+    with setting_aside(lambda *row: aside.append(row)):
+        assert csv(tmp_path, "2026-03-01T12:30:00", "soon", "2026-02-30", "2026-03-01T12:30:00Z", "1970-01-01") == [
+            NOON,
+            0,
+        ]
+    assert [row[:3] for row in aside] == [("a.csv", at, "created") for at in (1, 2, 3)]
+    assert [row[3] for row in aside] == ["'soon'", "'2026-02-30'", "'2026-03-01T12:30:00Z'"]
+    assert {row[5] for row in aside} == {"not a time"}
+
+
+def test_the_message_counts_them(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="2 not a time") as caught:
+        csv(tmp_path, "2026-03-01", "soon", "later")
+    assert "'soon' at row 1, 'later' at row 2" in caught.value.facts["got"]
+
+
 def test_a_missing_time_is_a_missing_value(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="1 null") as caught:
         csv(tmp_path, "2026-03-01", "NA")
@@ -47,7 +66,10 @@ def test_a_missing_time_is_a_missing_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["2026-03-01T12:30:00", "2026-03-01T13:30:00+01:00"])
 def test_times_may_begin_after_many_gaps(text: str) -> None:
     batches = [pa.RecordBatch.from_pydict({"at": pa.array(some, pa.string())}) for some in ([None, "NA"], [None, text])]
-    table = pa.Table.from_batches(list(with_times(batches, ("at",), "a.csv", {"at": ("at",)})))
+    clock, faults = Times(("at",)), Faults("a.csv")
+    parts = [clock.read(pa.Table.from_batches([batch]), faults, 0) for batch in batches]
+    faults.raise_if_any()
+    table = pa.concat_tables(parts)
     assert table["at"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist() == [None, None, None, NOON]
 
 

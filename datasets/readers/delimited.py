@@ -22,7 +22,6 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ROWS, ColumnNames
-from datasets.readers.times import with_times
 from datasets.schema import Block, Feature
 
 BLOCK = 16 << 20  # most bytes a record; pyarrow holds a few of these
@@ -62,8 +61,7 @@ def blocks(
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
             texts = batches(path, wanted, delimiter or _usual_delimiter(name))
-            parts = with_times(texts, times, name, wanted)
-            yield from tables.to_blocks(parts, name, features, wanted, fill=fill, rows=rows)
+            yield from tables.to_blocks(texts, name, features, wanted, fill=fill, rows=rows, times=times)
 
     return tables.some_rows(every(), raw / where)
 

@@ -20,7 +20,6 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ColumnNames
-from datasets.readers.times import with_times
 from datasets.schema import Block, Feature
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
@@ -57,8 +56,8 @@ def blocks(
 
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
-            batches = with_times(_batches(path, wanted, rows), times, name, wanted)
-            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows)
+            batches = _batches(path, wanted, rows)
+            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows, times=times)
 
     return tables.some_rows(every(), raw / where)
 

@@ -16,6 +16,7 @@ from datasets.ragged import Ragged
 from datasets.readers import raw as raw_files
 from datasets.readers.faults import Faults, Place, SetAside, set_aside
 from datasets.readers.ignored import MANIFEST, note
+from datasets.readers.times import Times
 from datasets.readers.unlabelled import left_out, looked_for, stand_in
 from datasets.readers.values import check_fill, from_arrow
 from datasets.schema import Block, Columns, Feature
@@ -109,23 +110,26 @@ def _hint(name: str, names: Sequence[str], delimiter: str) -> str | None:
 
 def to_blocks(
     batches: Iterable[pa.RecordBatch], file: str, features: Mapping[str, Feature],
-    wanted: Mapping[str, tuple[str, ...]], *, fill: Mapping[str, float] | None, rows: int,
+    wanted: Mapping[str, tuple[str, ...]], *, fill: Mapping[str, float] | None, rows: int, times: Sequence[str] = (),
 ) -> Iterator[Block]:  # fmt: skip
     """Blocks of exactly `rows` rows (but the last), whatever the sizes of the batches; of no rows for an empty file.
 
     Raises:
+        ParameterError: No feature is read from a column of times.
         SchemaError: Some values don't fit; after all rows were looked at, so that the message counts them.
     """
     fill = fill or {}
     check_fill(features, fill)
+    clock = Times(times)
+    clock.check(wanted)
     faults, row = Faults(file), 0
     take = set_aside()
     for table in _regroup(batches, rows):
         if take is not None:
-            yield from _sound(table, file, features, wanted, row, fill, take)
+            yield from _sound(table, file, features, wanted, row, fill, take, clock)
             row += table.num_rows
             continue
-        columns = convert(table, features, wanted, faults, row, fill)
+        columns = convert(clock.read(table, faults, row), features, wanted, faults, row, fill)
         if not faults:
             yield Block(columns, file, row)
         row += table.num_rows
@@ -136,13 +140,13 @@ def to_blocks(
 
 def _sound(
     table: pa.Table, file: str, features: Mapping[str, Feature], wanted: Mapping[str, tuple[str, ...]], row: int,
-    fill: Mapping[str, float], take: SetAside,
+    fill: Mapping[str, float], take: SetAside, clock: Times,
 ) -> Iterator[Block]:  # fmt: skip
     """Blocks of consecutive rows without those that don't fit, which `take` gets."""
     numbers = np.arange(row, row + table.num_rows)
     while True:
         faults = Faults(file, keeps_rows=True)
-        columns = convert(table, features, wanted, faults, 0, fill)
+        columns = convert(clock.read(table, faults, 0), features, wanted, faults, 0, fill)
         if not faults:
             break
         for at, (column, value, expected, what) in sorted(faults.rows.items()):
