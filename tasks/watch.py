@@ -56,7 +56,7 @@ class Watch:
         self._firewall, self._log, self._order, self._recipe, self._rates = firewall, log, order, recipe, rates
         self._wait, self._waited, self.skipped = wait, 0.0, skipped
         self._fetching, self._left_out = Fetching((FETCHED[0], *beside, *FETCHED[1:]), FETCH_EVERY), dict[int, Skip]()
-        self._began, self._first = time.perf_counter(), -1
+        self._began, self._first, self._loss = time.perf_counter(), -1, "no loss"
         self.times: list[dict[str, Any]] = []
 
     def saw(self, at: int, batch: Batch, metrics: StepMetrics) -> None:
@@ -91,8 +91,8 @@ class Watch:
         rest = [self._row(*row) for row in found[len(sound) :]]
         self._log.append(rest)
         rows += rest
-        loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), "no loss")
-        progress.move_to(at + 1, f"{loss}, {self._timed(at):,.0f} examples/s")
+        self._loss = next((f"loss {row['loss']:.4f}" for row in reversed(rows) if "loss" in row), self._loss)
+        progress.move_to(at + 1, f"{self._loss}, {self._timed(at):,.0f} examples/s")
 
     def _row(self, at: int, numbers: dict[str, float]) -> dict[str, Any]:
         """A batch that was left out has no loss, but names its records."""

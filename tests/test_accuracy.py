@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from datasets.errors import TrainingError
 from tasks.benchmarks import accuracy
-from tasks.benchmarks.accuracy import SCRIPTS, compared, peer, run
+from tasks.benchmarks.accuracy import SCRIPTS, compared, ours, peer, run
 
 
 def test_without_raw_files_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,6 +17,12 @@ def test_without_raw_files_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -
     assert [row.unit for row in run()] == ["not measured: GRISTMILL_MNIST isn't set"]
     monkeypatch.delenv("GRISTMILL_PEERS", raising=False)
     assert peer("torch_mnist", "anywhere") == "GRISTMILL_PEERS isn't set"
+
+
+def test_the_flow_takes_the_options_and_its_failure_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="the flow failed") as caught:
+        ours(str(tmp_path / "no-such-folder"))
+    assert "no-such-folder" in caught.value.facts["said"]
 
 
 def test_rounds_are_paired_and_what_is_missing_is_said() -> None:

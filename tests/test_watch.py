@@ -64,6 +64,14 @@ def test_windows_are_logged_one_behind_and_all_when_it_must_be_known(tmp_path: P
     assert [time["step"] for time in watching.times] == [1, 3, 5, 6]
 
 
+def test_between_windows_the_last_loss_is_shown(tmp_path: Path) -> None:
+    step, shown = make_step(), Shown()
+    watching, log = watched(step, tmp_path)
+    run(step, watching, [batch(i) for i in range(5)], shown, now={2})
+    newest = f"loss {read_metrics(log.path)[2]['loss']:.4f}, "
+    assert [text.startswith(newest) for _, text in shown.said] == [False, True, True]  # at 4 one window is on its way
+
+
 def test_a_skipped_batch_names_its_records_and_moves_no_rate(tmp_path: Path) -> None:
     step, shown = make_step(policy=Policy(skip=True)), Shown()
     watching, log = watched(step, tmp_path)

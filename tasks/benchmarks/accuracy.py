@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from datasets.errors import TrainingError
 from tasks.benchmark import Measure, paired
 from tasks.request import CHECKOUT
 
@@ -65,14 +66,22 @@ def compared(target: float, runs: dict[str, list[Times | str]]) -> list[Measure]
     return found
 
 
+def command(folder: str, store: str) -> list[str]:
+    """The flow that is measured."""
+    options = [
+        f"--raw={folder}", f"--store={store}", "--model=cnn", f"--batch-size={BATCH}", "--epochs=6",
+        f"--set=evaluate_every={EVERY}",
+    ]  # fmt: skip
+    return [sys.executable, "-m", "flows.train", "mnist_full", *options]
+
+
 def ours(folder: str) -> Times:
-    """The flow as a command, in an empty store."""
+    """The flow as a command, in an empty store.
+
+    Raises:
+        TrainingError: It failed.
+    """
     with tempfile.TemporaryDirectory(prefix="gristmill-accuracy-") as store:
-        options = [
-            f"--raw={folder}", f"--store={store}", "--model=cnn", f"--batch-size={BATCH}", f"--evaluate-every={EVERY}",
-            "--epochs=6",
-        ]  # fmt: skip
-        command = [sys.executable, "-m", "flows.train", "mnist_full", *options]
 
         def accuracies() -> Iterator[float]:
             for log in Path(store).glob("checkpoints/*/*/metrics.jsonl"):
@@ -80,13 +89,16 @@ def ours(folder: str) -> Times:
                     with _half_a_line():
                         yield json.loads(line).get("test_accuracy") or 0.0
 
-        began = time.perf_counter()
-        process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+        began, said = time.perf_counter(), Path(store, "said")
+        with said.open("wb") as output:
+            process = subprocess.Popen(command(folder, store), cwd=CHECKOUT, stdout=output, stderr=output)  # noqa: S603
         times: Times = {}
         try:
             while process.poll() is None and not _done(times, began):
                 _note(times, max(accuracies(), default=0.0), began)
                 time.sleep(0.05)
+            if process.poll():
+                raise TrainingError("the flow failed", status=process.poll(), said=said.read_text()[-500:])
         finally:
             process.terminate()
             process.wait()
@@ -99,8 +111,8 @@ def peer(script: str, folder: str) -> Times | str:
     if not python:
         return "GRISTMILL_PEERS isn't set"
     began, times = time.perf_counter(), Times()
-    command = [python, "-P", str(PEERS / f"{script}.py"), folder, str(EVERY), str(BATCH)]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
+    arguments = [python, "-P", str(PEERS / f"{script}.py"), folder, str(EVERY), str(BATCH)]
+    with subprocess.Popen(arguments, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
         end = threading.Timer(LIMIT, process.kill)
         end.start()
         try:
