@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def verdict(row: dict[str, Any]) -> str:
 def plot(report: dict[str, Any]) -> bytes:
     """A PNG: each ratio with its spread, and a mark where its goal is."""
     rows = [row for row in report["measures"] if row["ratio"] is not None]
-    figure = Figure(figsize=(8, 0.7 + 0.42 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(10, 0.9 + 0.45 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for at, row in enumerate(rows):
         low, high = row["spread"]
@@ -101,8 +102,8 @@ def plot(report: dict[str, Any]) -> bytes:
         axes.plot([row["ratio"]], [at], "o", color=colour)
         if verdict(row):
             axes.plot([float(row["goal"].split()[1])], [at], "|", color="black", markersize=14)
-    names = [f"{row['name']} / {row['against']}" for row in rows]
-    axes.set_yticks(range(len(rows)), names, fontsize=8, parse_math=False)
+    names = [textwrap.fill(f"{row['name']} / {row['against']}", 64) for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=7, parse_math=False)
     axes.invert_yaxis()
     axes.axvline(1, color="#999999", linewidth=0.8)
     axes.set(xlabel="ratio; a bar is the goal", xscale="log")
