@@ -45,7 +45,9 @@ with StopSignal() as stop:
 
 
 def test_the_second_may_be_the_other_of_the_two() -> None:
+    # A background process of a shell inherits that it ignores SIGINT.
     done = run_python(f"""{HEAD}
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     with StopSignal() as stop:
         os.kill(me, signal.SIGTERM)
