@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:  # Grain loads JAX, which a plan must not
     from tasks.batches import Batches
@@ -20,6 +20,14 @@ if TYPE_CHECKING:  # Grain loads JAX, which a plan must not
 HEAVY_MS = 2.0  # of one batch, made in this process; below it a worker's hand-over costs more than it brings
 SLACK, SLACK_SECONDS = 1.05, 1.0
 ROUNDS = 3
+
+
+class Reading(TypedDict):
+    """How many read threads, batches ahead and worker processes."""
+
+    threads: int
+    prefetch: int
+    workers: int
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,8 @@ class Setting:
     resident: bool = False
 
     @property
-    def reading(self) -> dict[str, int]:
-        """What `Pipeline.iterate` takes."""
+    def reading(self) -> Reading:
+        """What `Pipeline.iterate` and `Batches` take."""
         return {"threads": self.threads, "prefetch": self.prefetch, "workers": self.workers}
 
     def __str__(self) -> str:

@@ -152,11 +152,7 @@ class Members:
 
     def _batches(self, start: int) -> Iterator[tuple[int, Any]]:
         dataset = grain.MapDataset.range(start, self.total).map(self.stacked.batch)
-        how = self.setting
-        with Batches(
-            dataset, threads=how.threads, prefetch=how.prefetch, workers=how.workers,
-            where=lambda index: {"step": start + index},
-        ) as batches:  # fmt: skip
+        with Batches(dataset, **self.setting.reading, where=lambda index: {"step": start + index}) as batches:
             pairs = placed_ahead(self._checked(start, batches), depth_here())
             for at, (_, placed) in enumerate(pairs, start):
                 yield at, placed

@@ -13,8 +13,11 @@ from flax import nnx
 
 from datasets.errors import ContractError
 from datasets.schema import Dataset, Feature, Recipe
+from tasks.artifact import Artifact, Store
 from tasks.carry import Policy
+from tasks.feed import read_columns
 from tasks.optimizers import build_optimizer
+from tasks.request import Request
 from tasks.step import Batch, LossFn, TrainStep
 from tasks.target import target_of
 from tasks.weights import build_model
@@ -86,6 +89,16 @@ def model_table(name: str, feature: Feature, classes: int, batch_size: int, prec
 def policy(recipe: Recipe) -> Policy:
     """What the recipe does with a bad batch."""
     return Policy(recipe.on_nonfinite == "skip", recipe.max_skips_in_a_row, recipe.max_skips)
+
+
+def weights_of_classes(store: Store, request: Request, records: Artifact) -> np.ndarray | None:
+    """`class_weights` of a request's recipe, counted in the train split of these records if need be."""
+    dataset = request.dataset
+    label = dataset.label
+    return class_weights(
+        dataset.recipe, lambda: read_columns(store, request, records, "train", (label,))[label],
+        len(dataset.features[label].classes),
+    )  # fmt: skip
 
 
 def class_weights(recipe: Recipe, labels: Callable[[], np.ndarray], classes: int) -> np.ndarray | None:

@@ -27,11 +27,9 @@ class PlainState(Generic[M]):
 
     def __init__(self, module: M) -> None:
         self._graph, state = nnx.split(module)
-        self._impls = [
-            str(jax.random.key_impl(leaf)) if _is_key(leaf) else None
-            for leaf in jax.tree.leaves(nnx.to_pure_dict(nnx.as_pure(state)))
-        ]
-        self.arrays = plain(state)
+        pure = _pure(state)
+        self._impls = [str(jax.random.key_impl(leaf)) if _is_key(leaf) else None for leaf in jax.tree.leaves(pure)]
+        self.arrays = _words(pure)
 
     def module(self, arrays: dict[str, Any]) -> M:
         """The module with these arrays, in its mode; shares no Variable with another."""
@@ -48,7 +46,14 @@ def plain(state: Any) -> dict[str, Any]:  # noqa: ANN401
 
     Arrays instead of Variables: merge would reuse the Variables of its input, and an update would reach into the old.
     """
-    pure = nnx.to_pure_dict(nnx.as_pure(state))
+    return _words(_pure(state))
+
+
+def _pure(state: Any) -> dict[str, Any]:  # noqa: ANN401
+    return nnx.to_pure_dict(nnx.as_pure(state))
+
+
+def _words(pure: dict[str, Any]) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, pure)
 
 

@@ -18,7 +18,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import delimited, jsonl, parquet
 from datasets.readers import raw as raw_files
 from datasets.readers.tables import files_of
-from datasets.readers.values import MISSING
+from datasets.readers.values import known_texts
 
 MOST_DISTINCT = 1000
 DELIMITERS = ",;\t|"
@@ -210,10 +210,8 @@ def _kind_of(kind: pa.DataType) -> str:
 
 def _as_numbers(texts: pa.Array) -> pa.Array | None:
     """Texts as numbers, missing ones as null, by the readers' rule; None if one is neither."""
-    trimmed = pc.utf8_trim_whitespace(texts)  # type: ignore[attr-defined]
-    missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING), trimmed.type))  # type: ignore[attr-defined]
     try:
-        return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed).cast(pa.float64())  # type: ignore[attr-defined]
+        return known_texts(texts).cast(pa.float64())
     except pa.ArrowInvalid:
         return None
 

@@ -205,7 +205,7 @@ class TrainStep:
         The latch guards loss and gradients. An optimizer can still make NaN of finite gradients (a schedule that
         divides by zero), which this finds.
         """
-        sound = np.asarray(_finite_leaves(jax.tree.map(local, carry.state)))
+        sound = np.asarray(finite_leaves(jax.tree.map(local, carry.state)))
         return [path for path, fine in zip(leaf_paths(carry.state), sound, strict=True) if not fine]
 
     def report(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def beginning_of(model: nnx.Module, tx: optax.GradientTransformation) -> tuple[P
 
 
 @jax.jit
-def _finite_leaves(state: Any) -> jax.Array:  # noqa: ANN401
+def finite_leaves(state: Any) -> jax.Array:  # noqa: ANN401
     """One bool for each leaf of a state; True for whole numbers and random keys."""
     floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(state)]
     return jnp.stack(

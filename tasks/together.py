@@ -17,7 +17,7 @@ from datasets.schema import Recipe
 from tasks.artifact import Artifact, Draft
 from tasks.choose import metric_of, validation_split
 from tasks.durable import write_json
-from tasks.feed import check_vouched, chosen_setting, machine, read_columns
+from tasks.feed import check_vouched, chosen_setting, machine
 from tasks.fit import model_code, reads
 from tasks.progress import LOG
 from tasks.recipe_changes import common_recipe
@@ -139,16 +139,12 @@ def compare_ways(
 def _builder(job: Job, records: Artifact) -> tuple[Callable[[Sequence[Recipe]], VmappedStep], int]:
     """What compiles the program of some members, and the steps of their training."""
     from tasks.feed import train_order
-    from tasks.objective import class_weights
+    from tasks.objective import weights_of_classes
     from tasks.vmapped import VmappedStep
 
     dataset = job.request.dataset
-    label, recipe = dataset.label, dataset.recipe
-    total = train_order(job.store, job.request, records).total_steps(recipe.epochs)
-    weights = class_weights(
-        recipe, lambda: read_columns(job.store, job.request, records, "train", (label,))[label],
-        len(dataset.features[label].classes),
-    )  # fmt: skip
+    total = train_order(job.store, job.request, records).total_steps(dataset.recipe.epochs)
+    weights = weights_of_classes(job.store, job.request, records)
     return lambda members: VmappedStep(dataset, members, total, weights), total
 
 

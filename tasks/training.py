@@ -35,13 +35,13 @@ from tasks.debug_checks import DebugStep, watching_layers
 from tasks.durable import write_bytes
 from tasks.early_stopping import EarlyStopping
 from tasks.eval_step import EvalStep
-from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline, read_columns
+from tasks.feed import check_vouched, chosen_setting, columns, open_pipeline
 from tasks.firewall import Firewall
 from tasks.fitted import write_fitted
 from tasks.input_wait import InputWait
 from tasks.mesh import Mesh
 from tasks.metric_log import MetricLog, Position
-from tasks.objective import Objective, class_weights
+from tasks.objective import Objective, weights_of_classes
 from tasks.optimizers import averaged, learning_rates
 from tasks.order import Order
 from tasks.other_mesh import segments
@@ -116,13 +116,7 @@ class Training:
         self.order = self.pipeline.order  # of whole batches
         self.pipeline.order = self.order.shared(mesh)
         self.total = self.order.total_steps(recipe.epochs)
-        classes = len(dataset.features[dataset.label].classes)
-        weights = class_weights(
-            recipe,
-            lambda: read_columns(job.store, job.request, records, "train", (dataset.label,))[dataset.label],
-            classes,
-        )
-        self.objective = Objective(dataset, weights)
+        self.objective = Objective(dataset, weights_of_classes(job.store, job.request, records))
         self.parameters, model = self.objective.parameters, self.objective.model
         start = job.request.warm_start
         self.warm_start = None if start is None else load(start, model)

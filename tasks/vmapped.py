@@ -25,7 +25,7 @@ from tasks.leaves import put
 from tasks.objective import Objective, policy
 from tasks.optimizers import SCALE, build_optimizer
 from tasks.recipe_changes import BATCHED, common_recipe
-from tasks.step import Batch, TrainStep, beginning_of, leaf_paths
+from tasks.step import Batch, TrainStep, beginning_of, finite_leaves, leaf_paths
 
 
 class VmappedStep(TrainStep):
@@ -89,7 +89,7 @@ class VmappedStep(TrainStep):
 
     def sound(self, carry: Carry) -> np.ndarray:
         """Which members' states are finite, bool [members]; see `poisoned`."""
-        return np.asarray(_finite_members(carry.state))
+        return np.asarray(jax.vmap(finite_leaves)(carry.state).all(axis=1))
 
     @property
     def memory(self) -> int:
@@ -105,9 +105,3 @@ class VmappedStep(TrainStep):
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype, sharding=x.sharding), tree
         )  # fmt: skip
-
-
-@jax.jit
-def _finite_members(state: Any) -> jax.Array:  # noqa: ANN401
-    floats = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return jnp.stack([jnp.isfinite(leaf.reshape(len(leaf), -1)).all(axis=1) for leaf in floats]).all(axis=0)

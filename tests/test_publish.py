@@ -170,11 +170,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 RUN_ID = "2131738f-3e7e-473b-8e5d-aa8f42a79419"
 
 
-def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) -> None:
-    run, folder = with_files(tmp_path)
+def summary_of(run: Run, ran: set[str] | None) -> dict[str, Any]:
+    """The summary of a run in which these stages ran, all of them if None, and the others were cached."""
     summary = summarise(run, RUN_ID)
     for stage in summary["stages"]:
-        stage["state"] = "ran"
+        stage["state"] = "ran" if ran is None or stage["name"] in ran else "cached"
+    return summary
+
+
+def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) -> None:
+    run, folder = with_files(tmp_path)
+    summary = summary_of(run, ran=None)
     publish(run, summary)
     made = {key: str(artifact.data) for key, artifact in server.made.items()}
     assert set(made) == {
@@ -201,9 +207,7 @@ def test_what_is_published_and_under_which_keys(tmp_path: Path, server: Server) 
 
 def test_what_a_cached_stage_made_is_not_put_on_the_server_again(tmp_path: Path, server: Server) -> None:
     run, _ = with_files(tmp_path)
-    summary = summarise(run, RUN_ID)
-    for stage in summary["stages"]:
-        stage["state"] = "cached" if stage["name"] != "evaluate" else "ran"
+    summary = summary_of(run, ran={"evaluate"})
     publish(run, summary)
     assert set(server.made) == {
         f"toy-{what}" for what in ("stages", "run", "metrics", "loss-curve", "confusion-matrix")
@@ -212,9 +216,7 @@ def test_what_a_cached_stage_made_is_not_put_on_the_server_again(tmp_path: Path,
 
 def test_a_run_that_did_nothing_has_its_page_with_its_stages_alone(tmp_path: Path, server: Server) -> None:
     run, _ = with_files(tmp_path)
-    summary = summarise(run, RUN_ID)
-    for stage in summary["stages"]:
-        stage["state"] = "cached"
+    summary = summary_of(run, ran=set())
     publish(run, summary)
     assert set(server.made) == {"toy-run"}
     assert str(server.made["toy-run"].data).count("| cached | 1.2 |") == len(summary["stages"])

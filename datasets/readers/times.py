@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from datasets.errors import ParameterError, SchemaError
 from datasets.readers.faults import Faults, Place
-from datasets.readers.values import MISSING
+from datasets.readers.values import known_texts
 
 ISO = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?$"
 ZONE = r"\d:\d\d.*(Z|[+-]\d\d:?\d\d)$"
@@ -66,9 +66,7 @@ class Times:
                 f"column {place.column!r}: {NO_TIME}", file=place.faults.file, field=place.column, got=str(kind),
                 expected="text",
             )  # fmt: skip
-        trimmed = pc.utf8_trim_whitespace(texts.cast(pa.string()))  # type: ignore[attr-defined]
-        missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING)))  # type: ignore[attr-defined]
-        known = _without(trimmed, _mask(missing))
+        known = known_texts(texts.cast(pa.string()))
         sound = self._noted(known, texts, _mask(pc.match_substring_regex(known, ISO), False), EXAMPLE, place)  # type: ignore[attr-defined]
         zones = pc.match_substring_regex(sound, ZONE)  # type: ignore[attr-defined]
         if place.column not in self._zoned and len(said := zones.drop_null()):

@@ -174,13 +174,18 @@ def _from_text(array: pa.Array, feature: Feature, place: Place, fill: float | No
     try:
         return _from_numbers(array.cast(wide), feature, place, fill)
     except pa.ArrowInvalid:
-        trimmed = pc.utf8_trim_whitespace(array)  # type: ignore[attr-defined]
-    missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING), array.type))  # type: ignore[attr-defined]
-    known = pc.if_else(missing, pa.scalar(None, array.type), trimmed)  # type: ignore[attr-defined]
+        known = known_texts(array)
     try:
         return _from_numbers(known.cast(wide), feature, place, fill, array)
     except pa.ArrowInvalid:
         return _from_text_one_by_one(array, feature, place, fill, wide)
+
+
+def known_texts(array: pa.Array) -> pa.Array:
+    """Texts without the spaces around them, and null for those that say that a value is missing."""
+    trimmed = pc.utf8_trim_whitespace(array)  # type: ignore[attr-defined]
+    missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING), array.type))  # type: ignore[attr-defined]
+    return pc.if_else(missing, pa.scalar(None, array.type), trimmed)  # type: ignore[attr-defined]
 
 
 def _from_text_one_by_one(
