@@ -14,9 +14,11 @@ from datasets.errors import FetchError, GristmillError, ParameterError
 from datasets.readers.ignored import noting
 from datasets.schema import RawFile, Source
 from tasks.artifact import MANIFEST, Artifact, Draft, Store
-from tasks.download import Progress, copy_file, copy_local, digest_of, fetch_file, pinned
+from tasks.download import fetch_file
 from tasks.durable import read_json
+from tasks.mirror import Progress
 from tasks.progress import Bar, bar
+from tasks.raw_content import copy_file, copy_local, digest_of, pinned
 from tasks.request import Request, check
 from tasks.sources import files_below, listed, unpack
 from tasks.sources_first_use import FirstUse

@@ -25,7 +25,7 @@ from datasets.readers.ignored import note
 from datasets.readers.images import LEFTOVERS
 from datasets.readers.pixels import shown
 from datasets.schema import RawFile
-from tasks.download import digest_of
+from tasks.raw_content import digest_of
 from tasks.unpacked import Unpacked
 
 

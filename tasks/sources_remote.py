@@ -16,7 +16,8 @@ from typing import Any
 
 from datasets.errors import FetchError, GristmillError, ParameterError, TransientError
 from datasets.schema import RawFile
-from tasks.download import Progress, copy_file, digest_of
+from tasks.mirror import Progress
+from tasks.raw_content import copy_file, digest_of
 from tasks.sources import matcher, stored_name
 
 PIECE = 1 << 20

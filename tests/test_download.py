@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets.errors import DataFormatError, FetchError, StoreError, TransientError
+from datasets.errors import FetchError, StoreError, TransientError
 from datasets.schema import RawFile
 from tasks import download
 
@@ -207,20 +207,6 @@ def test_a_server_that_says_when_to_come_back_is_heeded(server: Server, tmp_path
     assert clock.pauses == [7.0]
 
 
-def test_a_silent_server_times_out(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "TIMEOUT", 0.2)
-    wake = threading.Event()
-
-    def silent(handler: Handler) -> None:
-        wake.wait(20)
-
-    try:
-        fetch(tmp_path, server.mirror("silent", silent, body(PACKED)))
-    finally:
-        wake.set()
-    assert len(server.asked["silent"]) == 2
-
-
 @pytest.mark.parametrize("length", [True, False])
 def test_a_cut_download_goes_on_where_it_stopped(server: Server, tmp_path: Path, length: bool) -> None:
     mirror = server.mirror("cuts", body(PACKED, stop=100_000, length=length), body(PACKED))
@@ -360,58 +346,3 @@ def test_a_target_that_cannot_be_written(server: Server, tmp_path: Path) -> None
     with pytest.raises(StoreError, match="can't read or write") as caught:
         fetch(tmp_path / "file" / "target", server.mirror("good", body(PACKED)))
     assert str(tmp_path / "file") in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [(NAME, CONTENT), (f"{NAME}.gz", PACKED), (NAME, PACKED), ("train-images.idx3-ubyte", CONTENT)]
-)
-def test_local_files_under_every_name(tmp_path: Path, name: str, data: bytes) -> None:
-    (tmp_path / name).write_bytes(data)
-    assert download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to").read_bytes() == CONTENT
-    assert [p.name for p in (tmp_path / "to").iterdir()] == [NAME]
-    assert download.pinned(tmp_path, FILE, ".gz") == FILE
-    assert download.pinned(tmp_path, RawFile(NAME), ".gz") == FILE, "a loose file is pinned to what it is"
-
-
-def test_local_file_that_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "holiday.jpg").touch()
-    for call in (
-        lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
-        lambda: download.pinned(tmp_path, FILE, ".gz"),
-    ):
-        with pytest.raises(FetchError) as caught:
-            call()
-        for fact in (str(tmp_path), NAME, f"{NAME}.gz", "train-images.idx3-ubyte", "holiday.jpg"):
-            assert fact in str(caught.value)
-    with pytest.raises(FetchError, match="doesn't exist"):
-        download.copy_local(tmp_path / "nowhere", FILE, ".gz", tmp_path / "to")
-
-
-def test_local_file_with_another_content(tmp_path: Path) -> None:
-    other = CONTENT[:-1] + b"x"
-    (tmp_path / f"{NAME}.gz").write_bytes(gzip.compress(other))
-    digest = hashlib.sha256(other).hexdigest()
-    for call in (
-        lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
-        lambda: download.pinned(tmp_path, FILE, ".gz"),
-    ):
-        with pytest.raises(FetchError) as caught:
-            call()
-        for fact in (str(tmp_path / f"{NAME}.gz"), FILE.sha256, digest):
-            assert fact in str(caught.value)
-    assert list((tmp_path / "to").iterdir()) == []
-    assert download.pinned(tmp_path, RawFile(NAME), ".gz") == RawFile(NAME, digest, len(other))
-
-
-def test_local_files_that_are_cut_or_too_large(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(PACKED[:-20])
-    with pytest.raises(DataFormatError, match="truncated"):
-        download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to")
-    (tmp_path / NAME).write_bytes(gzip.compress(b"\0" * 50_000_000))
-    for call in (
-        lambda: download.copy_local(tmp_path, FILE, ".gz", tmp_path / "to"),
-        lambda: download.pinned(tmp_path, FILE, ".gz"),
-    ):
-        with pytest.raises(FetchError, match=f"more than .*{len(CONTENT)} bytes"):
-            call()
-    assert list((tmp_path / "to").iterdir()) == []

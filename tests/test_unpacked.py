@@ -12,7 +12,7 @@ import pytest
 from datasets.errors import DataFormatError, FetchError
 from datasets.readers import raw
 from datasets.schema import RawFile
-from tasks.download import digest_of, pinned
+from tasks.raw_content import digest_of, pinned
 from tasks.unpacked import NAME, Unpacked
 
 CONTENT = b"digits" * 500
