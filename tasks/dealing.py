@@ -37,6 +37,7 @@ class Dealt:
         quarantined: Rows that were set aside.
         reasons: How many of them for which reason.
         ignored: Files that the reader left out because they are no data, by what they are.
+        zones: By column of times, whether they have a zone, and the first file that says so.
     """
 
     shards: dict[str, list[dict[str, Any]]]
@@ -46,6 +47,7 @@ class Dealt:
     quarantined: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
+    zones: dict[str, tuple[bool, str]] = field(default_factory=dict)
 
     @property
     def digests(self) -> dict[str, str]:

@@ -23,6 +23,7 @@ from typing import Any
 from datasets.errors import ArtifactDamaged, FetchError, NoRecordsError, SchemaError
 from datasets.readers.cores import one_core
 from datasets.readers.ignored import noting
+from datasets.readers.zones import Zones, seeing
 from datasets.schema import Block, Dataset
 from tasks.artifact import Artifact, Draft, Store
 from tasks.dealing import ORIGIN, Dealt, deal
@@ -58,7 +59,7 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
     Files follow one another by name, as the readers sort them, so the examples have the order that one pass gives.
 
     Raises:
-        DataFormatError, SchemaError: As the reader and `deal`.
+        DataFormatError, SchemaError: As the reader and `deal`; or files that are sound alone don't fit each other.
     """
     store = job.store
     files = sorted((name, file["sha256"]) for name, file in store.manifest(raw)["files"].items())
@@ -91,10 +92,10 @@ def make(
             (alone / part.name).parent.mkdir(parents=True)
             (alone / part.name).symlink_to(raw / part.name)
             # Where files are converted side by side, each core has a reader and a writer already
-            ignored: Counter[str] = Counter()
-            with one_core(), noting(ignored):
+            ignored, zones = Counter[str](), Zones()
+            with one_core(), noting(ignored), seeing(zones):
                 dealt = deal(dataset, _of_one_file(dataset, alone, part.name), draft.folder, beside=False)
-            dealt.ignored = dict(sorted(ignored.items()))
+            dealt.ignored, dealt.zones = dict(sorted(ignored.items())), zones.said
             shutil.rmtree(alone)
             draft.sealed = dealt.digests
             draft.facts = {name: value for name, value in asdict(dealt).items() if name != "origins"}
@@ -146,6 +147,9 @@ def _joined(store: Store, parts: list[Artifact], target: Path) -> Dealt:
     facts = [store.facts(part) for part in parts]
     splits = list(facts[0]["shards"]) if facts else []
     whole = Dealt({split: [] for split in splits}, {split: [] for split in splits})
+    zones = Zones(whole.zones)
+    for fact in facts:
+        zones.see_all(fact["zones"])
     for split in splits:
         shards = [(part, one) for part, fact in zip(parts, facts, strict=True) for one in fact["shards"][split]]
         for index, (part, made) in enumerate(shards):

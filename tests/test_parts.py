@@ -365,3 +365,24 @@ def test_a_raw_file_that_is_gone_is_no_marker(tmp_path: Path) -> None:
     (tmp_path / "data" / "day-000.parquet").symlink_to(tmp_path / "gone")
     with pytest.raises(FetchError):
         list(parts._of_one_file(dataset(), tmp_path, "data/day-000.parquet"))
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_times_with_a_zone_in_one_file_and_without_in_another_are_refused(tmp_path: Path, by_file: bool) -> None:
+    def write(number: int, zone: str | None) -> None:
+        write_file(tmp_path / "raw", number)
+        path = tmp_path / "raw" / "data" / f"day-{number:03d}.parquet"
+        at = pa.array(range(100), pa.int64()).cast(pa.timestamp("s", zone))
+        pq.write_table(pq.read_table(path).append_column("at", at), path)
+
+    features = {**FEATURES, "at": Feature("int32")}
+    read = functools.partial(READ.func, **{**READ.keywords, "features": features})
+    made = dataset(features=features, read=read, by_file=by_file)
+    for number in range(2):
+        write(number, "Europe/Berlin")
+    convert(tmp_path / "s", tmp_path / "raw", made)
+    write(2, None)
+    with pytest.raises(SchemaError, match="'at': times without a zone here and with a zone in another") as caught:
+        convert(tmp_path / "s", tmp_path / "raw", made)
+    assert caught.value.facts["file"] == "data/day-002.parquet"
+    assert "data/day-000.parquet" in caught.value.facts["expected"]

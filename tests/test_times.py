@@ -13,6 +13,7 @@ from datasets.errors import ParameterError, SchemaError
 from datasets.readers import delimited, jsonl, parquet
 from datasets.readers.faults import Faults, setting_aside
 from datasets.readers.times import Times
+from datasets.readers.zones import Zones
 from datasets.schema import Feature
 
 FEATURES = {"at": Feature("int64"), "x": Feature("float32")}
@@ -66,7 +67,7 @@ def test_a_missing_time_is_a_missing_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["2026-03-01T12:30:00", "2026-03-01T13:30:00+01:00"])
 def test_times_may_begin_after_many_gaps(text: str) -> None:
     batches = [pa.RecordBatch.from_pydict({"at": pa.array(some, pa.string())}) for some in ([None, "NA"], [None, text])]
-    clock, faults = Times(("at",)), Faults("a.csv")
+    clock, faults = Times(("at",), Zones()), Faults("a.csv")
     parts = [clock.read(pa.Table.from_batches([batch]), faults, 0) for batch in batches]
     faults.raise_if_any()
     table = pa.concat_tables(parts)

@@ -122,6 +122,8 @@ def test_a_text_has_the_same_value_alone_and_among_odd_ones(dtype: str, text: st
         (pa.array([0, 2]), "bool", "1 outside of bool"),
         (pa.array([1, None]), "int32", "1 null"),
         (pa.array([True, None]), "bool", "1 null"),
+        (pa.array([Decimal("3.50")], pa.decimal128(5, 2)), "int32", "1 not a whole number"),
+        (pa.array([Decimal(2**63)], pa.decimal128(20, 0)), "int64", "1 outside of int64"),
     ],
 )
 def test_typed_columns_that_do_not_fit(tmp_path: Path, values: pa.Array, dtype: str, what: str) -> None:
@@ -139,6 +141,9 @@ def test_typed_columns_that_do_not_fit(tmp_path: Path, values: pa.Array, dtype: 
         (pa.array([2**63], pa.uint64()), "uint64", [2**63]),
         (pa.array(["a", "b"]).dictionary_encode(), "int8", [0, 1]),
         (pa.array([Decimal("1.50")], pa.decimal128(5, 2)), "float32", [1.5]),
+        (pa.array([Decimal(2**53 + 1)], pa.decimal128(20, 0)), "int64", [2**53 + 1]),
+        (pa.array([Decimal(2**63 + 1)], pa.decimal128(20, 0)), "uint64", [2**63 + 1]),
+        (pa.array([Decimal("3.00")], pa.decimal128(5, 2)), "int32", [3]),
     ],
 )
 def test_typed_columns_that_fit(tmp_path: Path, values: pa.Array, dtype: str, expected: list[Any]) -> None:
@@ -183,6 +188,17 @@ def test_text_as_bytes_must_fit(tmp_path: Path) -> None:
         list(b"abcd"),
     ]
     fails(SchemaError, lambda: csv(tmp_path, "t,x\nabcde,1\n", feature), "1 too long", "row: 0", "at most 4 bytes")
+
+
+def test_whole_numbers_as_bytes_tell_ids_beyond_int32_apart(tmp_path: Path) -> None:
+    ids = [2**40, 2**40 + 2**32, -1, 2**63 - 1]
+    feature = {"id": Feature("uint8", (8,))}
+    pq.write_table(pa.table({"id": ids}), tmp_path / "t.parquet")
+    got = together(list(parquet.blocks(tmp_path, "t.parquet", feature)))["id"]
+    assert got.view("<i8").reshape(-1).tolist() == ids
+    for wrong, what in ((pa.array([2**63], pa.uint64()), "1 outside of int64"), (pa.array([1, None]), "1 null")):
+        pq.write_table(pa.table({"id": wrong}), tmp_path / "t.parquet")
+        fails(SchemaError, lambda: list(parquet.blocks(tmp_path, "t.parquet", feature)), what)
 
 
 # --- vectors (C11)

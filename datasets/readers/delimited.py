@@ -22,6 +22,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ROWS, ColumnNames
+from datasets.readers.zones import zones_here
 from datasets.schema import Block, Feature
 
 BLOCK = 16 << 20  # most bytes a record; pyarrow holds a few of these
@@ -56,12 +57,12 @@ def blocks(
         DataFormatError: A file isn't delimited text in UTF-8, or there are no records at all.
         SchemaError: Columns are missing or named twice, or values don't fit the features.
     """
-    wanted = tables.wanted_columns(features, columns)
+    wanted, zones = tables.wanted_columns(features, columns), zones_here()
 
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
             texts = batches(path, wanted, delimiter or _usual_delimiter(name))
-            yield from tables.to_blocks(texts, name, features, wanted, fill=fill, rows=rows, times=times)
+            yield from tables.to_blocks(texts, name, features, wanted, fill=fill, rows=rows, zones=zones, times=times)
 
     return tables.some_rows(every(), raw / where)
 

@@ -20,6 +20,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import raw as raw_files
 from datasets.readers import tables
 from datasets.readers.tables import ColumnNames
+from datasets.readers.zones import zones_here
 from datasets.schema import Block, Feature
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
@@ -52,12 +53,12 @@ def blocks(
         DataFormatError: A file isn't JSON Lines (names the line, counted from 1), or there are no records at all.
         SchemaError: Values don't fit the features.
     """
-    wanted = tables.wanted_columns(features, columns)
+    wanted, zones = tables.wanted_columns(features, columns), zones_here()
 
     def every() -> Iterator[Block]:
         for path, name in tables.files_of(raw, where, ENDINGS):
             batches = _batches(path, wanted, rows)
-            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows, times=times)
+            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows, zones=zones, times=times)
 
     return tables.some_rows(every(), raw / where)
 

@@ -18,6 +18,7 @@ from datasets.errors import DataFormatError, SchemaError
 from datasets.readers import tables
 from datasets.readers.cores import may_use_all
 from datasets.readers.tables import ROWS, ColumnNames
+from datasets.readers.zones import zones_here
 from datasets.schema import Block, Feature
 
 ENDINGS = (".parquet", ".pq", ".parq")
@@ -47,7 +48,7 @@ def blocks(
         DataFormatError: A file is empty, cut or damaged, or there are no records at all.
         SchemaError: Columns are missing or named twice, or values don't fit the features.
     """
-    wanted = tables.wanted_columns(features, columns)
+    wanted, zones = tables.wanted_columns(features, columns), zones_here()
     files = tables.files_of(raw, where, ENDINGS)
     for path, name in files:
         with _opened(path) as file:
@@ -60,7 +61,7 @@ def blocks(
     def every() -> Iterator[Block]:
         for path, name in files:
             batches = _batches(path, name, wanted, rows)
-            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows)
+            yield from tables.to_blocks(batches, name, features, wanted, fill=fill, rows=rows, zones=zones)
 
     return tables.some_rows(every(), raw / where)
 

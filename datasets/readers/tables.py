@@ -19,6 +19,7 @@ from datasets.readers.ignored import MANIFEST, note
 from datasets.readers.times import Times
 from datasets.readers.unlabelled import left_out, looked_for, stand_in
 from datasets.readers.values import check_fill, from_arrow
+from datasets.readers.zones import Zones
 from datasets.schema import Block, Columns, Feature
 
 ColumnNames = Mapping[str, str | Sequence[str]]
@@ -110,21 +111,24 @@ def _hint(name: str, names: Sequence[str], delimiter: str) -> str | None:
 
 def to_blocks(
     batches: Iterable[pa.RecordBatch], file: str, features: Mapping[str, Feature],
-    wanted: Mapping[str, tuple[str, ...]], *, fill: Mapping[str, float] | None, rows: int, times: Sequence[str] = (),
+    wanted: Mapping[str, tuple[str, ...]], *, fill: Mapping[str, float] | None, rows: int, zones: Zones,
+    times: Sequence[str] = (),
 ) -> Iterator[Block]:  # fmt: skip
     """Blocks of exactly `rows` rows (but the last), whatever the sizes of the batches; of no rows for an empty file.
 
     Raises:
         ParameterError: No feature is read from a column of times.
-        SchemaError: Some values don't fit; after all rows were looked at, so that the message counts them.
+        SchemaError: Some values don't fit; after all rows were looked at, so that the message counts them. Or times
+            have a zone, and those of a file before had none, or the other way.
     """
     fill = fill or {}
     check_fill(features, fill)
-    clock = Times(times)
+    clock = Times(times, zones)
     clock.check(wanted)
     faults, row = Faults(file), 0
     take = set_aside()
     for table in _regroup(batches, rows):
+        _see_zones(table, file, zones)
         if take is not None:
             yield from _sound(table, file, features, wanted, row, fill, take, clock)
             row += table.num_rows
@@ -194,6 +198,12 @@ def some_rows(blocks: Iterable[Block], where: Path) -> Iterator[Block]:
         yield block
     if total == 0:
         raise NoRecordsError("0 records", file=where)
+
+
+def _see_zones(table: pa.Table, file: str, zones: Zones) -> None:
+    for column in table.schema:
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            zones.see(column.name, getattr(column.type, "tz", None) is not None, file)
 
 
 def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

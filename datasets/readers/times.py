@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from datasets.errors import ParameterError, SchemaError
 from datasets.readers.faults import Faults, Place
 from datasets.readers.values import known_texts
+from datasets.readers.zones import Zones
 
 ISO = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?$"
 ZONE = r"\d:\d\d.*(Z|[+-]\d\d:?\d\d)$"
@@ -27,10 +28,11 @@ class Times:
 
     Args:
         columns: Their names.
+        zones: Of this file and others.
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = tuple(columns)
+    def __init__(self, columns: Sequence[str], zones: Zones) -> None:
+        self._columns, self._zones = tuple(columns), zones
         self._zoned: dict[str, bool] = {}
 
     def check(self, wanted: Mapping[str, tuple[str, ...]]) -> None:
@@ -51,7 +53,7 @@ class Times:
             row: Number of the first of them.
 
         Raises:
-            SchemaError: A column holds no text.
+            SchemaError: A column holds no text, or times with a zone where another file has none, or the other way.
         """
         for name in self._columns:
             texts = pa.concat_arrays(table.column(name).chunks) if table.num_rows else pa.array([], pa.string())
@@ -71,6 +73,7 @@ class Times:
         zones = pc.match_substring_regex(sound, ZONE)  # type: ignore[attr-defined]
         if place.column not in self._zoned and len(said := zones.drop_null()):
             self._zoned[place.column] = said[0].as_py()
+            self._zones.see(place.column, self._zoned[place.column], place.faults.file)
         zoned = self._zoned.get(place.column, False)
         expected = f"a time {'with its' if zoned else 'without a'} zone, as those before"
         sound = self._noted(sound, texts, _mask(zones, not zoned), expected, place)

@@ -11,6 +11,8 @@ last block, in every file order and at every block size. The rules:
   Text or numbers that are no class name but whole numbers are indices, unless class names are themselves other numbers;
   true and false are class names where there are such, else 1 and 0.
 - Text in front of a uint8 feature of shape (n,) is its UTF-8 bytes, padded with zeros; longer text is refused.
+- Whole numbers that aren't text, in front of a uint8 feature of shape (8,), are their 8 bytes, little-endian: ids beyond
+  int32, which no device would hold, can decide splits so.
 - Lists fit a feature when every one has the declared length; or any, where the feature's length varies.
 - A time or date in front of a feature of whole numbers is the seconds since 1970 began, in UTC where it says no zone;
   what is finer is cut off. Text is a time only where the reader is told so (`times.py`).
@@ -35,6 +37,7 @@ from datasets.schema import Feature
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NULL", "Null", "null", "None", "NaN", "nan", "-nan", "#N/A"})
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+WIDE = (8,)  # bytes of a whole number
 TRUTH = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
@@ -73,7 +76,7 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
     if feature.varies:
         return _varying(array, feature, place, fill)
     if pa.types.is_decimal(kind):
-        return from_arrow(array.cast(pa.float64()), feature, place, fill)
+        return from_arrow(_from_decimals(array, feature), feature, place, fill)
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if is_time and np.dtype(feature.dtype).kind in "iu" and not feature.classes:
         seconds = array.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
@@ -88,6 +91,9 @@ def from_arrow(array: pa.Array, feature: Feature, place: Place, fill: float | No
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text and feature.dtype == "uint8" and len(feature.shape) == 1:
         return _from_bytes(array, feature.shape[0], place)
+    if pa.types.is_integer(kind) and feature.dtype == "uint8" and feature.shape == WIDE:
+        wide = _from_numbers(array, Feature("int64"), place, fill).astype("<i8")
+        return wide.view(np.uint8).reshape(len(array), *WIDE)
     if math.prod(feature.shape) != 1:
         raise _other_type(array, feature, place)
     if text and feature.classes:
@@ -164,6 +170,16 @@ def _from_numbers(
             made = np.where(null, np.asarray(fill, made.dtype), made)
         return made
     return fit(array.to_numpy(zero_copy_only=False), feature, place, fill)
+
+
+def _from_decimals(array: pa.Array, feature: Feature) -> pa.Array:
+    """Whole numbers to the last digit, where whole numbers are wanted; else floats, also to say what doesn't fit."""
+    if np.dtype(feature.dtype).kind in "iu":
+        try:
+            return array.cast(pa.uint64() if feature.dtype == "uint64" else pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    return array.cast(pa.float64())
 
 
 def _from_text(array: pa.Array, feature: Feature, place: Place, fill: float | None) -> np.ndarray:
