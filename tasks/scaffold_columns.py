@@ -18,7 +18,7 @@ from datasets.errors import DataFormatError
 from datasets.readers import delimited, jsonl, parquet
 from datasets.readers import raw as raw_files
 from datasets.readers.tables import files_of
-from datasets.readers.values import known_texts
+from datasets.readers.values import MISSING, known_texts
 
 MOST_DISTINCT = 1000
 DELIMITERS = ",;\t|"
@@ -75,6 +75,7 @@ class Column:
             self.length = lengths.pop() if len(lengths) == 1 and self.length in (None, *lengths) else -1
             return
         if kind not in ("number", "truth", "text"):
+            self.missing += array.null_count
             return
         if kind == "text":
             self.widest = max(self.widest, pc.max(pc.binary_length(array)).as_py() or 0)  # type: ignore[attr-defined]
@@ -90,6 +91,13 @@ class Column:
     def is_number(self) -> bool:
         """Whether every value that is there is a number, and there is one."""
         return self.kind in ("number", "text") and self._count > 0
+
+    @property
+    def gaps(self) -> int:
+        """Rows without a value; a text such as "NA" is none."""
+        if self.is_number:
+            return self.missing
+        return self.missing + sum(count for text, count in self.values.items() if text.strip() in MISSING)
 
     def _count_values(self, array: pa.Array) -> None:
         if self.many:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from datasets.errors import ParameterError, SchemaError
 from tasks.scaffold_columns import MOST_DISTINCT, Column, Table, look_at_columns
-from tasks.scaffold_splits import Decided, decided_by
+from tasks.scaffold_splits import Decided, decided_by, splits_why
 from tasks.scaffold_text import Place, Sketch, quoted
 from tasks.scaffold_vector import reading, vector_of
 
@@ -50,12 +50,12 @@ def look_at_table(kind: str, place: Place, folder: Path, label: str | None) -> S
     table = look_at_columns(kind, folder, place.where)
     target = label_of(table, label)
     classes = () if label is not None and is_measured(target) else classes_of(target)
-    decided = None if _splits(table) else decided_by(table, target, classes)
+    decided, remarks = (None, []) if _splits(table) else decided_by(table, target, classes)
     used = {id(target), *([id(decided.column)] if decided else [])}
     roles = roles_of([column for column in table.columns if id(column) not in used])
     if not (roles.numbers or roles.filled or roles.lists or roles.classes or roles.texts):
         raise SchemaError("no column is left to learn from", file=folder / place.where, got="; ".join(roles.left_out))
-    return _sketch(table, place, target, classes, roles, decided)
+    return _sketch(table, place, target, classes, roles, decided, splits_why(decided, remarks))
 
 
 def label_of(table: Table, label: str | None) -> Column:
@@ -166,8 +166,9 @@ def _unfit(column: Column) -> str | None:
 
 
 def _sketch(
-    table: Table, place: Place, target: Column, classes: tuple[str, ...], roles: Roles, decided: Decided | None
-) -> Sketch:
+    table: Table, place: Place, target: Column, classes: tuple[str, ...], roles: Roles, decided: Decided | None,
+    why: str,
+) -> Sketch:  # fmt: skip
     vector = vector_of(roles, target, classes)
     key = vector.read(decided.column, decided.feature) if decided else ""
     times = (decided.column.name,) if decided and decided.is_text else ()
@@ -189,7 +190,7 @@ def _sketch(
         read=reading(table, place.where, vector, times), reads="All rows, in the order of the files.", rows=table.rows,
         counts=dict(target.values) if classes else {}, imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
-        splits_why=decided.why if decided else "",
+        splits_why=why,
     )  # fmt: skip
 
 

@@ -97,22 +97,71 @@ def test_many_entities_are_counted_to_the_end(tmp_path: Path) -> None:
 
 LATE = [0] * 350 + [1] * 50
 NO_SPLIT = {
-    "unique ids": rows(user_id=list(range(ROWS))),
-    "few entities": rows(user_id=[i % 5 for i in range(ROWS)]),
-    "few times": rows(day=["2026-01-01", "2026-01-02"] * (ROWS // 2)),
-    "two times": rows(created=TIMES["text"][1], updated=TIMES["text"][1]),
-    "a class that is only late": {**rows(created=TIMES["text"][1]), "label": LATE},
-    "a date that is none": rows(day=[*TIMES["date"][1][:-1], "2026-02-31"]),
-    "numbers of another kind": rows(time=list(range(ROWS))),
-    "a huge id": rows(user_id=[2**40 + i % 90 for i in range(ROWS)]),
+    "": rows(user_id=list(range(ROWS)), time=list(range(ROWS))),
+    "user_id says whose row it is, but there are only 5": rows(user_id=[i % 5 for i in range(ROWS)]),
+    "user_id says whose row it is, but 1 of 400 rows have none": rows(user_id=["", *(i % 90 for i in range(1, ROWS))]),
+    "is written in several ways": rows(user_id=[2**40 + i % 90 for i in range(ROWS - 1)] + [f"{2**40}.0"]),
+    "day is a time, but there are only 2": rows(day=["2026-01-01", "2026-01-02"] * (ROWS // 2)),
+    "several times (created, seen), and which": rows(created=TIMES["text"][1], seen=TIMES["text"][1]),
+    "but the train split would have no '1'": {**rows(created=TIMES["text"][1]), "label": LATE},
+    "day is a time, but column 'day': 1 not a time": rows(day=[*TIMES["date"][1][:-1], "2026-02-31"]),
+    "looks like a time, but its seconds have fractions": rows(ts=[day.timestamp() + 0.5 for day in DAYS]),
+    "are they milliseconds": rows(ts=[int(day.timestamp() * 1000) for day in DAYS]),
 }
 
 
-@pytest.mark.parametrize("case", NO_SPLIT)
-def test_what_is_not_obvious_is_dealt_out_at_random(tmp_path: Path, case: str) -> None:
-    text, dataset = written(csv(tmp_path, NO_SPLIT[case]))
+@pytest.mark.parametrize("why", NO_SPLIT)
+def test_what_is_not_obvious_is_dealt_out_at_random_and_the_file_says_so(tmp_path: Path, why: str) -> None:
+    text, dataset = written(csv(tmp_path, NO_SPLIT[why]))
     assert isinstance(dataset.splits, ByFraction)
-    assert "    # " not in text.partition("DATASET")[2]
+    said = text.partition("DATASET")[2]
+    assert ("    # At random, although " in said) == bool(why)
+    assert why in " ".join(said.replace("\n    # ", " ").split())
+
+
+def test_ids_beyond_int32_split_by_hash(tmp_path: Path) -> None:
+    ids = [2**40 + 2**32 * (i % 90) for i in range(ROWS)]
+    pq.write_table(pa.table(rows(account=ids)), tmp_path / "a.parquet")
+    for path in (tmp_path / "a.parquet", csv(tmp_path, rows(account=ids))):
+        _, dataset = written(path)
+        assert isinstance(dataset.splits, ByHash)
+        found = dealt(dataset, tmp_path)
+        assert not {ids[i] for i in found["train"]} & {ids[i] for i in found["test"]}
+        assert len({ids[i] for i in found["test"]}) > 9
+
+
+def test_ids_that_rarely_repeat_are_kept_together(tmp_path: Path) -> None:
+    users = [i if i % 10 else i // 20 for i in range(ROWS)]
+    assert isinstance(written(csv(tmp_path, rows(user_id=users)))[1].splits, ByHash)
+
+
+def test_what_came_later_and_births_are_no_time_of_a_row(tmp_path: Path) -> None:
+    both = rows(birth_date=TIMES["date"][1], updated_at=TIMES["text"][1][::-1], created=TIMES["text"][1])
+    text, dataset = written(csv(tmp_path, both))
+    assert isinstance(dataset.splits, ByTime)
+    assert "created (it decides the split" in text
+    assert "updated_at is a time, too, but of what came later" in text.replace("\n    # ", " ")
+    born, dataset = written(csv(tmp_path, rows(birth_date=TIMES["date"][1])))
+    assert isinstance(dataset.splits, ByFraction)
+    assert "it says when someone was born" in born.replace("\n    # ", " ")
+
+
+def test_people_go_before_other_entities_and_the_fewest_first(tmp_path: Path) -> None:
+    ids = {"store_id": [i % 30 for i in range(ROWS)], "session": [i % 150 for i in range(ROWS)],
+           "customer": [i % 75 for i in range(ROWS)]}  # fmt: skip
+    text, dataset = written(csv(tmp_path, rows(**ids)))
+    assert isinstance(dataset.splits, ByHash)
+    assert "# All rows of one customer are" in text
+    assert "the rows of one session may be in both" in text.replace("\n    # ", " ")
+
+
+def test_files_with_and_without_zones_have_no_time(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for name, kind in (("a", "text"), ("b", "zone")):
+        csv(tmp_path, rows(created=TIMES[kind][1])).rename(tmp_path / "t" / f"{name}.csv")
+    text, dataset = written(tmp_path / "t")
+    assert isinstance(dataset.splits, ByFraction)
+    assert "times with a zone here and without a zone in another file" in text.replace("\n    # ", " ")
 
 
 def test_time_goes_before_entities(tmp_path: Path) -> None:

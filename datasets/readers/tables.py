@@ -128,7 +128,8 @@ def to_blocks(
     faults, row = Faults(file), 0
     take = set_aside()
     for table in _regroup(batches, rows):
-        _see_zones(table, file, zones)
+        for column in table.schema:
+            zones.see_type(column.name, column.type, file)
         if take is not None:
             yield from _sound(table, file, features, wanted, row, fill, take, clock)
             row += table.num_rows
@@ -198,12 +199,6 @@ def some_rows(blocks: Iterable[Block], where: Path) -> Iterator[Block]:
         yield block
     if total == 0:
         raise NoRecordsError("0 records", file=where)
-
-
-def _see_zones(table: pa.Table, file: str, zones: Zones) -> None:
-    for column in table.schema:
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            zones.see(column.name, getattr(column.type, "tz", None) is not None, file)
 
 
 def _regroup(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

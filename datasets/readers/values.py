@@ -11,8 +11,8 @@ last block, in every file order and at every block size. The rules:
   Text or numbers that are no class name but whole numbers are indices, unless class names are themselves other numbers;
   true and false are class names where there are such, else 1 and 0.
 - Text in front of a uint8 feature of shape (n,) is its UTF-8 bytes, padded with zeros; longer text is refused.
-- Whole numbers that aren't text, in front of a uint8 feature of shape (8,), are their 8 bytes, little-endian: ids beyond
-  int32, which no device would hold, can decide splits so.
+- Whole numbers that aren't text, in front of a uint8 feature of shape (8,), are their 8 bytes, little-endian: so ids
+  beyond int32, which no device would hold, can decide splits.
 - Lists fit a feature when every one has the declared length; or any, where the feature's length varies.
 - A time or date in front of a feature of whole numbers is the seconds since 1970 began, in UTC where it says no zone;
   what is finer is cut off. Text is a time only where the reader is told so (`times.py`).

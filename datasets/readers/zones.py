@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from datasets.errors import SchemaError
 
 
@@ -33,6 +35,11 @@ class Zones:
                 field=column, got=f"times {_with(zoned)}", expected=f"times {_with(before)}, as in {where}",
                 cure="write them with a zone (2026-03-01T12:30:00+00:00) in all files, or in none: then they are UTC",
             )  # fmt: skip
+
+    def see_type(self, column: str, kind: pa.DataType, file: str) -> None:
+        """Notes what the type of a column says, if it is one of times; raises as `see`."""
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            self.see(column, getattr(kind, "tz", None) is not None, file)
 
     def see_all(self, said: Mapping[str, tuple[bool, str]]) -> None:
         """Notes what was said elsewhere; raises as `see`."""
