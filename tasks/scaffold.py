@@ -34,7 +34,7 @@ def scaffold(name: str, path: str, label: str | None = None) -> dict[str, Any]:
 
     Returns:
         file, about, left_out (what the model won't see, and why), splits (what they go by, "" where that isn't in
-        question), next (the command to run).
+        question), doubts (what may well not be meant so), next (the command to run).
 
     Raises:
         ParameterError: A name that is taken or can't be one, no such path, or input whose meaning can't be told.
@@ -54,6 +54,7 @@ def scaffold(name: str, path: str, label: str | None = None) -> dict[str, Any]:
         "about": sketch.about,
         "left_out": list(sketch.left_out),
         "splits": sketch.splits_why,
+        "doubts": list(sketch.doubts),
         "next": f"python -m flows.train {name}",
     }
 
@@ -108,6 +109,8 @@ def show(made: dict[str, Any], console: Console) -> None:
     console.print(f"wrote {made['file']}: {made['about']}", highlight=False, markup=False, soft_wrap=True)
     for what in made["left_out"]:
         console.print(f"  left out: {what}", highlight=False, markup=False, soft_wrap=True)
+    for what in made["doubts"]:
+        console.print(f"  is it meant so? {what}", highlight=False, markup=False, soft_wrap=True)
     if made["splits"]:
         console.print(f"  splits: {made['splits']}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"look it over, then: {made['next']}", highlight=False, markup=False, soft_wrap=True)

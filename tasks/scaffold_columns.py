@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ import pyarrow.compute as pc
 
 from datasets.errors import DataFormatError
 from datasets.readers import delimited, jsonl, parquet
-from datasets.readers import raw as raw_files
 from datasets.readers.tables import files_of
 from datasets.readers.values import MISSING, known_texts
 
@@ -30,7 +27,7 @@ class Column:
 
     Attributes:
         name: In the table.
-        kind: "number", "truth", "text", "list" or another type's name.
+        kind: "number", "truth", "text", "list", "timestamp" (dates, too) or another type's name.
         rows: How many were seen.
         missing: How many of them have no value.
         values: How often each value occurs, as text; no more are counted beyond MOST_DISTINCT of them.
@@ -180,16 +177,14 @@ def look_at_columns(kind: str, folder: Path, where: str) -> Table:
 
 def delimiter_of(path: Path) -> str:
     """What stands between the values of the header: the mark that occurs most often outside of quotes."""
-    with raw_files.opened(path) as stream:
-        first = stream.readline(1 << 16).decode("utf-8", "replace")
-    widths = {mark: len(next(csv.reader(io.StringIO(first), delimiter=mark), [])) for mark in DELIMITERS}
+    widths = {mark: len(delimited.header(path, mark)) for mark in DELIMITERS}
     return max(DELIMITERS, key=lambda mark: widths[mark])
 
 
 def batches(kind: str, path: Path, name: str, delimiter: str | None) -> Iterator[pa.RecordBatch]:
     """All columns of one file of a table."""
     if kind == "delimited":
-        header = delimited._header(path, delimiter or ",")
+        header = delimited.header(path, delimiter or ",")
         yield from delimited.batches(path, {column: (column,) for column in header}, delimiter or ",")
     elif kind == "parquet":
         keys = parquet.hive_keys(name)
@@ -213,6 +208,8 @@ def _kind_of(kind: pa.DataType) -> str:
         return "text"
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return "list" if _kind_of(kind.value_type) == "number" else str(kind)
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "timestamp"  # files may differ in the unit
     return "null" if types.is_null(kind) else str(kind)
 
 

@@ -174,9 +174,10 @@ def _keys(column: Column, arrays: list[Any]) -> tuple[np.ndarray, Feature] | str
             numbers = None
         if numbers is not None and -(2**31) <= numbers.min() <= numbers.max() < 2**31:
             return numbers, Feature("int32")
-        if not is_text and (numbers is None or not all(pa.types.is_integer(array.type) for array in arrays)):
-            return "it is stored as numbers that can't be told apart at this size"
         if not is_text:
+            exact = [pa.types.is_integer(array.type) or pa.types.is_decimal(array.type) for array in arrays]
+            if numbers is None or not all(exact):
+                return "it is stored as numbers that can't be told apart at this size"
             return numbers.astype("<i8").view(np.uint8).reshape(len(numbers), *WIDE), Feature("uint8", WIDE)
     texts = [text for array in arrays for text in array.to_pylist()]
     if column.is_number and len({Decimal(text) for text in set(texts)}) < len(set(texts)):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from datasets.errors import ParameterError, SchemaError
 from tasks.scaffold_columns import MOST_DISTINCT, Column, Table, look_at_columns
+from tasks.scaffold_doubts import check_classes, check_names, doubts_about
 from tasks.scaffold_splits import Decided, decided_by, splits_why
 from tasks.scaffold_text import Place, Sketch, quoted
 from tasks.scaffold_vector import reading, vector_of
@@ -44,10 +45,11 @@ def look_at_table(kind: str, place: Place, folder: Path, label: str | None) -> S
 
     Raises:
         ParameterError: Which column is the label can't be told.
-        SchemaError: The label's values are no classes, or nothing else is left to learn from.
+        SchemaError: There are no names of columns, the label's values are no classes, or nothing else is left.
         DataError: A file is damaged or empty.
     """
     table = look_at_columns(kind, folder, place.where)
+    check_names(table)
     target = label_of(table, label)
     classes = () if label is not None and is_measured(target) else classes_of(target)
     decided, remarks = (None, []) if _splits(table) else decided_by(table, target, classes)
@@ -111,6 +113,7 @@ def classes_of(column: Column) -> tuple[str, ...]:
             expected=f"two classes or more, with several rows each; or decimals of more than {MOST_CLASSES} values",
             cure="--label COLUMN",
         )  # fmt: skip
+    check_classes(column)
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", name) for name in column.values):
         return tuple(sorted(column.values, key=int))
     return tuple(sorted(column.values))
@@ -146,7 +149,7 @@ def _unfit(column: Column) -> str | None:
         return "it is in the folders' names, and another may come"
     if column.kind == "list":
         return None if (column.length or -1) > 0 and not column.missing else "lists of several lengths"
-    if column.kind.startswith(("timestamp", "date")):
+    if column.kind == "timestamp":
         return "a time; ByTime would predict the future from the past"
     if column.kind not in ("number", "truth", "text"):
         return f"of type {column.kind}"
@@ -190,7 +193,7 @@ def _sketch(
         read=reading(table, place.where, vector, times), reads="All rows, in the order of the files.", rows=table.rows,
         counts=dict(target.values) if classes else {}, imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
-        splits_why=why,
+        splits_why=why, doubts=doubts_about(target, classes, [*roles.classes, *roles.texts]),
     )  # fmt: skip
 
 

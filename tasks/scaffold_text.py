@@ -78,6 +78,7 @@ class Sketch:
         rules: Sentences for the docstring: what is made of the values, how classes are ordered.
         left_out: What the model doesn't see, and why.
         splits_why: What the splits go by, a line; "" where they speak for themselves.
+        doubts: What may well not be meant so.
         splits: Python; None for 80 % and 20 %, drawn within each class if there are classes.
         model: Name of a model.
         equal_rows: Whether the same inputs may well occur twice.
@@ -100,6 +101,7 @@ class Sketch:
     left_out: list[str] = field(default_factory=list)
     splits: str | None = None
     splits_why: str = ""
+    doubts: list[str] = field(default_factory=list)
     model: str = "mlp"
     equal_rows: bool = False
     transforms: str = ""
@@ -126,6 +128,8 @@ def render(name: str, sketch: Sketch, record: str) -> str:
     sentences = [f"{sketch.about}.", *sketch.rules]
     if sketch.left_out:
         sentences.append(f"Left out: {'; '.join(sketch.left_out)}.")
+    if sketch.doubts:
+        sentences.append(f"Is it meant so? {'; '.join(sketch.doubts)}.")
     paragraphs = [*sentences, f"Written by flows.new from {sketch.rows:,} examples.", record]
     docstring = "\n\n".join(filled(escaped(paragraph)) for paragraph in paragraphs)
     stratify = f", stratify={quoted(sketch.label)}" if sketch.counts else ""

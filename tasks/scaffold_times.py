@@ -51,7 +51,7 @@ def why_no_time(column: Column) -> str | None:
     elif column.kind == "text":
         why = _why_no_text(column)
     else:
-        why = "" if column.kind.startswith(("timestamp", "date")) else None
+        why = "" if column.kind == "timestamp" else None
     if why != "":
         return why
     if BIRTH.search(column.name.strip()):

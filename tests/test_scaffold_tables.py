@@ -68,7 +68,7 @@ def test_what_becomes_of_columns() -> None:
     gaps, same, dates = (
         column("gaps", ["1", "2"], missing=5, number=True),
         column("same", ["1"], number=True),
-        Column("d", "date32"),
+        Column("d", "timestamp"),
     )
     key, lists, odd = column("year", ["1", "2"], number=True), Column("v", "list", 100), Column("w", "list", 100)
     same.spread, key.in_folder, lists.length, odd.length = 0.0, True, 3, -1
@@ -111,7 +111,7 @@ def test_a_table_of_texts_gives_its_text_to_the_model(tmp_path: Path) -> None:
 
 def test_a_column_that_would_decide_a_split_is_named(tmp_path: Path) -> None:
     owner = column("user_id", ["7", "8", "9"], number=True)
-    day = Column("day", "timestamp[us]", 100)
+    day = Column("day", "timestamp", 100)
     unique = column("row_id", [str(i) for i in range(100)], number=True)
     found = roles_of([owner, day, unique]).left_out
     assert "ByHash" in found[0]

@@ -78,7 +78,7 @@ def batches(path: Path, wanted: Mapping[str, tuple[str, ...]], delimiter: str) -
         DataFormatError: It isn't delimited text in UTF-8.
         SchemaError: Columns are missing or named twice.
     """
-    names = _header(path, delimiter)
+    names = header(path, delimiter)
     tables.check_header(names, wanted, str(path), delimiter=delimiter)
     used = list(dict.fromkeys(name for group in wanted.values() for name in group))
     unfit: list[arrow_csv.InvalidRow] = []
@@ -152,7 +152,12 @@ class _CheckedText:
         self.closed = True
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
+def header(path: Path, delimiter: str) -> list[str]:
+    """Names of the columns of one file.
+
+    Raises:
+        DataFormatError: It is empty, not in UTF-8, or no delimited text.
+    """
     with raw_files.opened(path) as stream:
         head = stream.read(1 << 20)
     for mark, encoding in MARKS.items():
