@@ -18,6 +18,7 @@ from tasks.durable import write_json
 from tasks.quarantine import Quarantine
 from tasks.record_layout import Layout
 from tasks.shard_writer import ShardWriter
+from tasks.turns import short_turns
 
 ROWS_PER_RECORD = 256
 ORIGIN = "origin.json"
@@ -75,6 +76,7 @@ def deal(
     writers: dict[str, ShardWriter] = {}
     sifted, rows_per_shard = 0, rows_of_a_shard(dataset.features)
     with ExitStack() as stack:
+        stack.enter_context(short_turns())
         aside = stack.enter_context(Quarantine(folder))
         sets_aside = dataset.validation.on_bad == "quarantine"
         if sets_aside:

@@ -16,6 +16,7 @@ import functools
 import os
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,12 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
     store = job.store
     files = sorted((name, file["sha256"]) for name, file in store.manifest(raw)["files"].items())
     parts = [_part(job.components, name, digest) for name, digest in files]
-    work = functools.partial(make, store.root, job.request.name, job.request.dataset, store.path(raw), anew=job.anew)
+    name = job.request.name
+    missing = sum(store.find(KIND, name, part.key) is None for part in parts)
+    work = functools.partial(
+        make, store.root, name, job.request.dataset, store.path(raw), anew=job.anew,
+        alone=len(parts) == 1 or (missing < 2 and not job.anew),
+    )  # fmt: skip
     made: list[Artifact] = []
     converted: list[str] = []
     for part, (artifact, is_new) in zip(parts, mapped(work, parts), strict=True):
@@ -77,9 +83,19 @@ def convert_files(job: Job, raw: Artifact, target: Path, progress: Bar) -> Dealt
 
 
 def make(
-    root: Path, dataset_name: str, dataset: Dataset, raw: Path, part: Part, *, anew: bool = False
+    root: Path, dataset_name: str, dataset: Dataset, raw: Path, part: Part, *, anew: bool = False, alone: bool = False
 ) -> tuple[Artifact, bool]:
-    """The artifact of one raw file, and whether it had to be made; one process or thread at a time makes it."""
+    """The artifact of one raw file, and whether it had to be made; one process or thread at a time makes it.
+
+    Args:
+        root: Of the store.
+        dataset_name: For the artifact.
+        dataset: Whose reader, features and splits to take.
+        raw: Folder of the raw files.
+        part: Which of them.
+        anew: Whether to make it also if it is there.
+        alone: Whether no other is made meanwhile, so that this one may use every core.
+    """
     store = Store(root)
     (root / "locks").mkdir(parents=True, exist_ok=True)
     with Lock(root / "locks" / f"{KIND}-{part.key}.lock"):
@@ -88,15 +104,16 @@ def make(
             return kept, False
 
         def fill(draft: Draft) -> None:
-            alone = draft.folder / "raw"
-            (alone / part.name).parent.mkdir(parents=True)
-            (alone / part.name).symlink_to(raw / part.name)
+            only = draft.folder / "raw"
+            (only / part.name).parent.mkdir(parents=True)
+            (only / part.name).symlink_to(raw / part.name)
             # Where files are converted side by side, each core has a reader and a writer already
+            cores = nullcontext() if alone else one_core()
             ignored, zones = Counter[str](), Zones()
-            with one_core(), noting(ignored), seeing(zones):
-                dealt = deal(dataset, _of_one_file(dataset, alone, part.name), draft.folder, beside=False)
+            with cores, noting(ignored), seeing(zones):
+                dealt = deal(dataset, _of_one_file(dataset, only, part.name), draft.folder, beside=alone)
             dealt.ignored, dealt.zones = dict(sorted(ignored.items())), zones.said
-            shutil.rmtree(alone)
+            shutil.rmtree(only)
             draft.sealed = dealt.digests
             draft.facts = {name: value for name, value in asdict(dealt).items() if name != "origins"}
 

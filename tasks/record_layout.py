@@ -15,6 +15,7 @@ from datasets.ragged import Ragged
 from datasets.schema import Columns, Feature
 
 LENGTH = np.dtype("<u4")
+AT_ONCE = 64  # records
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,17 @@ class Layout:
             for first in range(start, stop, rows):
                 yield b"".join(self.encode(columns, first, first + rows))
             return
-        # Slices of plain bytes, taken all at once: to slice arrays for each record costs as much as to copy it
-        parts = []
-        for name, width in zip(self.names, self.widths, strict=True):
-            flat = np.ascontiguousarray(columns[name][start:stop]).reshape(-1).view(np.uint8).data
-            size = rows * width
-            parts.append([flat[at * size : (at + 1) * size] for at in range((stop - start) // rows)])
-        yield from map(b"".join, zip(*parts, strict=True))
+        # Slices of plain bytes: to slice arrays for each record costs as much as to copy it. Some at once, and never
+        # so many that Python looks for garbage among them.
+        flats = [np.ascontiguousarray(columns[name][start:stop]).reshape(-1).view(np.uint8).data for name in self.names]
+        sizes = [rows * width for width in self.widths]
+        count = (stop - start) // rows
+        for first in range(0, count, AT_ONCE):
+            some = range(first, min(first + AT_ONCE, count))
+            parts = [
+                [flat[at * size : (at + 1) * size] for at in some] for flat, size in zip(flats, sizes, strict=True)
+            ]
+            yield from map(b"".join, zip(*parts, strict=True))
 
     def decode(self, raw: bytes, rows: int) -> Columns:
         """Gives the rows of one record, as views of `raw`; the reverse of `encode`.

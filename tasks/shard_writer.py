@@ -24,6 +24,7 @@ from tasks.closed_shard import ClosedShard
 from tasks.durable import fsync_dir
 from tasks.record_layout import Layout
 from tasks.records import Shard
+from tasks.turns import short_turns
 
 MOST_CLOSED = 4  # shards whose hash and sync may be outstanding: they are open files
 MAX_RECORDS = 4096  # of a shard: ArrayRecord finds a record in time linear in their number
@@ -203,7 +204,7 @@ def write_shards(
         StoreError: The disk is full or fails.
     """
     writer = ShardWriter(folder, split, features, rows_per_record=rows_per_record, rows_per_shard=rows_per_shard)
-    with writer:
+    with writer, short_turns():
         for block in blocks:
             writer.write(block)
         return writer.finish()

@@ -23,12 +23,13 @@ import toy
 
 from datasets.errors import FetchError, SchemaError, SplitError
 from datasets.readers import delimited, jsonl, parquet
+from datasets.readers.cores import may_use_all
 from datasets.schema import Block, ByFraction, ByHash, ByTime, Dataset, Feature, Files, Rows, Source, Validation
 from tasks import convert as stage
 from tasks import parts
 from tasks.artifact import Artifact, Draft, Store
 from tasks.columns import MappedColumns, build_columns
-from tasks.dealing import ORIGIN, origin_of
+from tasks.dealing import ORIGIN, deal, origin_of
 from tasks.durable import read_json
 from tasks.parts import KIND
 from tasks.quarantine import QUARANTINE
@@ -98,6 +99,22 @@ def test_a_night_with_one_new_file_of_50_converts_one(tmp_path: Path) -> None:
     fresh, _ = convert(tmp_path / "other", raw, dataset())
     assert records.digest == fresh.digest
     assert Store(store).facts(records)["raw_rows"] == 1000
+
+
+def test_a_file_that_is_converted_alone_may_use_every_core(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def dealt(*args: Any, beside: bool) -> Any:
+        seen.append((beside, may_use_all()))
+        return deal(*args, beside=beside)
+
+    monkeypatch.setattr(parts, "deal", dealt)
+    convert(tmp_path / "s", raw, dataset())
+    write_file(raw, 5)
+    convert(tmp_path / "s", raw, dataset())
+    assert seen == [(False, False)] * 5 + [(True, True)]
 
 
 def test_a_changed_file_is_converted_again_and_a_removed_one_leaves(tmp_path: Path, raw: Path) -> None:
