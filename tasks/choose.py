@@ -35,7 +35,7 @@ def score_validation(job: Job, records: Artifact, weights: Artifact) -> Artifact
     """
     from tasks.compiled import use_compilation_cache
 
-    use_compilation_cache(job.store.root / "compiled")
+    use_compilation_cache(job.store.root)
     dataset = job.request.dataset
     split, metric = validation_split(dataset) or "", dataset.gate.metric
     found, traces = predict_split(job.store, job.request, records, weights, split)

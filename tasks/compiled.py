@@ -6,11 +6,13 @@ from pathlib import Path
 
 import jax
 
+FOLDER = "compiled"
 MOST_BYTES = 1 << 30
 
 
-def use_compilation_cache(folder: Path) -> None:
-    """Lets JAX keep every compiled program in `folder`, oldest out first beyond MOST_BYTES."""
+def use_compilation_cache(store: Path) -> None:
+    """Lets JAX keep every compiled program in the store of this root, oldest out first beyond MOST_BYTES."""
+    folder = store / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)

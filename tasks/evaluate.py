@@ -45,7 +45,7 @@ def evaluate_weights(job: Job, records: Artifact, weights: Artifact) -> Artifact
     from tasks.slices import score_slices, slice_columns
     from tasks.training import METRICS as HISTORY
 
-    use_compilation_cache(job.store.root / "compiled")
+    use_compilation_cache(job.store.root)
     dataset = job.request.dataset
     classes = dataset.features[dataset.label].classes
     answers, traces = predict_split(job.store, job.request, records, weights, "test")

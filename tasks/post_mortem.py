@@ -58,15 +58,15 @@ def examine(capsule: str, store: str | None = None) -> dict[str, Any]:
         ParameterError: It wasn't made by the flow, so it doesn't say how to build the step.
         CheckpointMismatch: Today's code builds another model or optimizer.
     """
-    from tasks.compiled import use_compilation_cache
+    from tasks.compiled import FOLDER, use_compilation_cache
     from tasks.objective import Objective
     from tasks.replay import replay
 
     path = Path(capsule).resolve()
     found = load_capsule(path)
     root = store_root(store) if store is not None else path.parents[2]
-    if (root / "compiled").is_dir():
-        use_compilation_cache(root / "compiled")
+    if (root / FOLDER).is_dir():
+        use_compilation_cache(root)
     dataset, weights = rebuilt(found), found.context["class_weights"]
     objective = Objective(dataset, None if weights is None else np.asarray(weights, np.float32))
     result = replay(found, objective.train_step(found.context["total_steps"]))

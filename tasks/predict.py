@@ -72,7 +72,7 @@ def predict_raw(
     if not target.parent.is_dir() or target.is_dir():
         raise ParameterError("the predictions can't be put there", parameter="out", got=target, expected="a new file")
     began = time.perf_counter()
-    use_compilation_cache(root / "compiled")
+    use_compilation_cache(root)
     trained = load_version(Store(root), dataset, version)
     check_inputs(trained, known)
     size = part_rows or rows_of_a_part(known)

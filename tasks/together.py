@@ -47,7 +47,7 @@ def rank_members(
 
     check_vouched(job.store, records, report)
     job.store.verify(records)
-    use_compilation_cache(job.store.root / "compiled")
+    use_compilation_cache(job.store.root)
     folder = job.store.root / "checkpoints" / job.request.name / job.key
     if job.anew:
         job.store.discard(folder)
@@ -126,7 +126,7 @@ def compare_ways(
     from tasks.pilot import verdict
 
     check_vouched(job.store, records, report)
-    use_compilation_cache(job.store.root / "compiled")
+    use_compilation_cache(job.store.root)
     build, total = _builder(job, records)
     facts = verdict(job, records, next(fitting(job.request.members, _limit(job), build)), total)
 

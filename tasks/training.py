@@ -67,7 +67,7 @@ def train(job: Job, records: Artifact, report: Artifact, plan: Artifact) -> Arti
     """Does the work of stage `fit`, or of one of its processes; see there."""
     mesh = Mesh(job.request.parallel, job.request.dataset.recipe.batch_size)
     check_vouched(job.store, records, report)
-    use_compilation_cache(job.store.root / "compiled")
+    use_compilation_cache(job.store.root)
     folder = job.store.root / "checkpoints" / job.request.name / job.key
     if mesh.first:
         job.store.verify(records)

@@ -55,7 +55,7 @@ class Bench:
     def __init__(self, root: Path, model: str | None) -> None:
         request = prepared("mnist", store=root, model=model)
         self._job = Job("fit", "checkpoint", {}, request, Store(root))
-        use_compilation_cache(root / "compiled")
+        use_compilation_cache(root)
         raw = fetch_raw(self._made("fetch"))
         self._records: Artifact = convert_raw(self._made("convert"), raw=raw)
         self.folder = root / "checkpoints"

@@ -101,7 +101,7 @@ class Bench:
         dataset = replace(request.dataset, splits={"train": Rows(0, batch * steps), "test": Rows(9_900, 10_000)})
         self.dataset = replace(dataset, recipe=replace(dataset.recipe, dropout=0.0))
         self._request, self._store = replace(request, dataset=self.dataset), Store(root)
-        use_compilation_cache(root / "compiled")
+        use_compilation_cache(root)
         self.model, self.batch, self.steps, self._epochs, self._round = model, batch, steps * epochs, epochs, 0
         self._records = convert_raw(self._job("convert"), raw=fetch_raw(self._job("fetch")))
         checked = validate_records(self._job("validate"), records=self._records)
