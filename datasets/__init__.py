@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 def names() -> list[str]:
     """Names of the dataset files, sorted. Only reads their text: a file that can't be imported hides no other."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if _DEFINES.search(path.read_bytes()))
+    return sorted(path.stem for path in FOLDER.glob("*.py") if _DEFINES.search(b"\n" + path.read_bytes()))
 
 
 def load(name: str) -> Dataset:
@@ -38,4 +38,4 @@ def load(name: str) -> Dataset:
     return dataset
 
 
-_DEFINES = re.compile(rb"^DATASET\s*[:=]", re.MULTILINE)
+_DEFINES = re.compile(rb"\nDATASET\s*[:=]")  # begins with a text, which is found many times as fast as a line's start

@@ -3,8 +3,6 @@
 python -m flows.train mnist --epochs 3 --learning-rate 1e-3
 """
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -26,14 +24,15 @@ from tasks.deadline import deadline
 from tasks.evaluate import evaluate
 from tasks.feed import feed
 from tasks.fetch import fetch, prepared
-from tasks.fingerprint_memory import RememberedSources
 from tasks.fit import fit
+from tasks.head_start import name_and_begin, run_of
 from tasks.left_running import end_stages
 from tasks.old_programs import bounded
+from tasks.progress import LOG
 from tasks.promote import promote
 from tasks.publish import last_shown, publish, shown_before
-from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug, run_name
-from tasks.run_record import last_made, write_run
+from tasks.request import DEBUG_CHECKS, refuse_scheduled_debug
+from tasks.run_record import write_run
 from tasks.stage import Run
 from tasks.summary import show, summarise
 from tasks.transform import transformed
@@ -70,7 +69,7 @@ def ready(run: Run) -> dict[str, Artifact]:
 
 @flow(
     name="train",
-    flow_run_name=run_name,
+    flow_run_name=name_and_begin,
     validate_parameters=True,
     persist_result=False,
     result_storage=NO_RESULTS,
@@ -136,12 +135,12 @@ def train(
         refresh=refresh, from_stage=from_stage, timeout=timeout,
         devices=devices, processes=processes, process=process, coordinator=coordinator, recipe=recipe,
     )  # fmt: skip
-    run = Run(request, sources=RememberedSources(request.store))
-    expected = map(run.store.path, last_made(run.store, request.name))
+    run = run_of(request)
     with ThreadPoolExecutor(1) as aside:
         before = aside.submit(copy_context().run, last_shown, run)
-        with deadline(run.request.timeout), bounded(), run.hashing.ahead(expected):
+        with deadline(run.request.timeout), bounded(), run.hashing:
             stages(run)
+    LOG.info("from the cache: %s", ", ".join(one.name for one in run.outcomes if one.state == "cached") or "nothing")
     summary = summarise(run, str(flow_run.id))
     shown_by = shown_before(run, summary, before.result())
     write_run(run, summary, shown_by)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import ArtifactDamaged, StoreError
-from tasks.durable import as_json, fsync_dir, fsync_tree, read_json, sha256_file, write_json
+from tasks.durable import as_json, fsync_dir, fsync_tree, read_json, sha256_file, sizes_below, write_json
 from tasks.lock import Lock
 
 FORMAT = 1
@@ -162,17 +162,16 @@ class Store:
         """
         folder = self.path(artifact)
         expected = self.manifest(artifact)["files"]
-        found = _files(folder)
+        found = sizes_below(folder)
         for name in sorted({*expected, *found} - {MANIFEST}):
             path = folder / name
             if name not in found:
                 raise ArtifactDamaged("a file of an artifact is missing", file=path)
             if name not in expected:
                 raise ArtifactDamaged("a file doesn't belong to the artifact that holds it", file=path)
-            size = path.stat().st_size
-            if size != expected[name]["bytes"]:
+            if found[name] != expected[name]["bytes"]:
                 raise ArtifactDamaged(
-                    "a file of an artifact was cut or grew", file=path, got=f"{size} bytes",
+                    "a file of an artifact was cut or grew", file=path, got=f"{found[name]} bytes",
                     expected=f"{expected[name]['bytes']} bytes",
                 )  # fmt: skip
             if (digest := self._sha256(path)) != expected[name]["sha256"]:
@@ -205,9 +204,9 @@ class Store:
         files = {
             name: {
                 "sha256": draft.sealed.get(name) or sha256_file(draft.folder / name),
-                "bytes": (draft.folder / name).stat().st_size,
+                "bytes": size,
             }
-            for name in sorted(_files(draft.folder))
+            for name, size in sorted(sizes_below(draft.folder).items())
         }
         content = {"kind": kind, "dataset": dataset, "files": files, "facts": draft.facts}
         manifest = {
@@ -256,10 +255,6 @@ class Store:
                     lock.path.unlink(missing_ok=True)  # while it is ours: a moment later it may be a living draft's
                 finally:
                     lock.release()
-
-
-def _files(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def _hash(value: Any) -> str:  # noqa: ANN401

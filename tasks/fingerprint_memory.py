@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from datasets.errors import ArtifactDamaged
-from tasks.durable import read_json, write_json
+from tasks.durable import write_bytes
 from tasks.fingerprint import ROOT, Sources
 from tasks.progress import LOG
 
-NAME = "fingerprints.json"
+NAME = "fingerprints"
 
 Fingerprints = dict[str, dict[str, str]]
 
@@ -46,6 +45,10 @@ class RememberedSources(Sources):
                 self._write()
         return dict(self._known[name])
 
+    def read(self) -> None:
+        """Reads all that the first fingerprint needs, in a thread if one likes; whoever asks meanwhile waits for it."""
+        _ = self._known
+
     @cached_property
     def _tree(self) -> str:
         digest = hashlib.sha256(sys.version.encode())
@@ -56,21 +59,21 @@ class RememberedSources(Sources):
     @cached_property
     def _known(self) -> Fingerprints:
         try:
-            kept = read_json(self.path)
-            if kept["digest"] == _digest(kept["tree"], kept["fingerprints"]) and kept["tree"] == self._tree:
-                return kept["fingerprints"]
-        except (OSError, ArtifactDamaged, KeyError, TypeError):
+            said, _, text = self.path.read_bytes().partition(b"\n")
+            if said.decode() == self._digest(text):
+                return json.loads(text)
+        except (OSError, ValueError):
             pass  # nothing is lost but time
         return {}
 
     def _write(self) -> None:
-        kept = {"tree": self._tree, "fingerprints": self._known, "digest": _digest(self._tree, self._known)}
+        text = json.dumps(self._known, sort_keys=True).encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, kept)
+            write_bytes(self.path, self._digest(text).encode() + b"\n" + text)
         except OSError as error:
             LOG.debug("fingerprints can't be kept: %s", error)
 
-
-def _digest(tree: str, fingerprints: Fingerprints) -> str:
-    return hashlib.sha256(json.dumps([tree, fingerprints], sort_keys=True).encode()).hexdigest()
+    def _digest(self, text: bytes) -> str:
+        """Of kept fingerprints as they are in the file, and of the source files that they are for."""
+        return hashlib.sha256(self._tree.encode() + text).hexdigest()

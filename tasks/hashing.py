@@ -9,47 +9,49 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from typing import Self
 
-from tasks.durable import sha256_file
+from tasks.durable import sha256_file, sizes_below
 
-THREADS = 2
+THREADS = max(1, min(2, len(os.sched_getaffinity(0)) - 1))  # one core is for the server, which the run waits for
 LEAST = 1 << 18  # bytes of a file; smaller ones are read as fast as a thread is asked
 PIECE = 1 << 24  # bytes at once: while it hashes, a thread needs nothing of Python, and so doesn't wait for its turn
 SETTLED = 2_000_000_000  # ns; what changed just now could change again within a tick of the file system's clock
 
 Stamp = tuple[int, int, int, int, int]
+Taken = tuple[Stamp, str] | None
+"""Digest of a file, and what tells that it is the same later."""
 
 
 class Hashing:
-    """Digests of files: taken ahead where that was asked for, now otherwise."""
+    """Digests of files: taken ahead where that was asked for, now otherwise. At its end as a context it stops."""
 
     def __init__(self) -> None:
-        self._ahead: dict[Path, Future[tuple[Stamp, str] | None]] = {}
+        self._ahead: dict[Path, Future[Taken]] = {}
         self._stopped = Event()
 
-    @contextmanager
-    def ahead(self, folders: Iterable[Path]) -> Iterator[None]:
-        """While open, threads read the large files of these folders, in this order; those that are gone are left out.
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def begin(self, folders: Iterable[Path]) -> None:
+        """Lets threads read the large files of these folders, in this order; those that are gone are left out.
 
         Args:
             folders: Of artifacts.
         """
-        pool, self._stopped = ThreadPoolExecutor(THREADS, thread_name_prefix="hashing"), Event()
-        for folder in folders:
-            for path in _large(folder):
-                self._ahead[path] = pool.submit(_stamped, path, self._stopped)
-        try:
-            yield
-        finally:
-            self.stop()
-            pool.shutdown(wait=False)
+        self._stopped = Event()
+        self._ahead = {path: Future() for folder in folders for path in _large(folder)}
+        todo = iter(list(self._ahead.items()))
+        for _ in range(THREADS):  # no pool: a process that ends early would wait for all of its files
+            Thread(target=_take, args=(todo, self._stopped), name="hashing", daemon=True).start()
 
     def sha256(self, path: Path) -> str:
         """SHA-256 of a file's bytes, as 64 lower-case hex digits."""
@@ -61,22 +63,27 @@ class Hashing:
         return sha256_file(path)
 
     def stop(self) -> None:
-        """Forgets what was taken ahead: a stage works, so the rest is no longer what is going to be asked for."""
+        """Forgets what was taken ahead: a stage works, or all are done, so nothing of it is going to be asked for."""
         self._stopped.set()
         self._ahead.clear()
 
 
+def _take(todo: Iterator[tuple[Path, Future[Taken]]], stopped: Event) -> None:
+    for path, promised in todo:  # all threads share it: to go on in it is one step of Python
+        if promised.set_running_or_notify_cancel():
+            promised.set_result(_stamped(path, stopped))
+
+
 def _large(folder: Path) -> list[Path]:
-    found = []
-    for path in (Path(base, name) for base, _, names in os.walk(folder) for name in names):
-        with suppress(OSError):  # it went meanwhile
-            if stat.S_ISREG((at := path.stat()).st_mode) and at.st_size >= LEAST:
-                found.append(path)
-    return sorted(found)
+    try:
+        sizes = sizes_below(folder)
+    except OSError:  # it is gone
+        return []
+    return [folder / name for name in sorted(sizes) if sizes[name] >= LEAST]
 
 
-def _stamped(path: Path, stopped: Event) -> tuple[Stamp, str] | None:
-    """Digest of a file, and what tells that it is the same later; None if nothing could tell, or none is wanted now."""
+def _stamped(path: Path, stopped: Event) -> Taken:
+    """None if nothing could tell that a file is the same later, or its digest isn't wanted any more."""
     try:
         stamp = _stamp(path)
         if stopped.is_set() or time.time_ns() - stamp[-1] < SETTLED:

@@ -29,7 +29,7 @@ class Plan(Run):
     def take(self, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
         """Says what would become of a stage; its artifact has no digest when that can't be known before it ran."""
         waits_for = [name for name, made in inputs.items() if not made.digest and name not in stage.advisory]
-        past = reasons.newest(self.store, self.request.name, stage.name)
+        past = self.before.get(stage.name)
         kind = past["kind"] if past else ""
         if waits_for:
             # Whether it runs depends on bytes that aren't made yet: equal bytes would be found in the cache.

@@ -87,7 +87,7 @@ def bar(stage: str, total: int | None, unit: str) -> Iterator[Bar]:
 
 def tell(stage: str, what: str) -> None:
     """Says in one line what became of a stage: beside the bars in a terminal, in the log elsewhere."""
-    if what.startswith("cached"):  # Prefect's own line in the log says that too
+    if what.startswith("cached"):  # the flow names all of these in one line of the log
         if sys.stderr.isatty():
             Console(stderr=True, highlight=False).print(f"{stage:<9} [dim]{what}[/dim]")
         return

@@ -13,17 +13,18 @@ NO_RECORD = "made, but the cache has no record of it"
 NEVER = "never made"
 
 
-def newest(store: Store, dataset: str, stage: str) -> dict[str, Any] | None:
-    """Manifest of the last artifact that a stage made for a dataset."""
-    found = []
+def newest(store: Store, dataset: str) -> dict[str, dict[str, Any]]:
+    """Manifest of the last artifact that each stage made for a dataset, by the stage."""
+    found: dict[str, tuple[tuple[str, int], dict[str, Any]]] = {}
     for path in store.root.glob(f"*/{dataset}/*/{MANIFEST}"):
         try:
             manifest = json.loads(path.read_bytes())
-            if manifest["provenance"].get("stage") == stage:
-                found.append((manifest["provenance"]["created"], path.stat().st_mtime_ns, manifest))
+            stage, age = manifest["provenance"]["stage"], (manifest["provenance"]["created"], path.stat().st_mtime_ns)
+            if stage not in found or age > found[stage][0]:
+                found[stage] = age, manifest
         except (OSError, ValueError, KeyError, TypeError):
             continue  # a damaged manifest explains nothing
-    return max(found, key=lambda row: row[:2])[2] if found else None
+    return {stage: manifest for stage, (_, manifest) in found.items()}
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:  # noqa: ANN401

@@ -107,6 +107,11 @@ class Run:
         """Where artifacts are."""
         return Store(self.request.store, self.hashing.sha256)
 
+    @functools.cached_property
+    def before(self) -> dict[str, dict[str, Any]]:
+        """What each stage made last, as of the first question: what it makes in this run explains nothing of it."""
+        return reasons.newest(self.store, self.request.name)
+
     @property
     def records(self) -> Path:
         """Folder of the cache records."""
@@ -161,15 +166,14 @@ class Stage:
         job = Job(self.name, key_of(components), components, run.request, run.store)
         ran: list[str] = []
 
-        def work(inputs: dict[str, dict[str, str]]) -> dict[str, str]:
+        def work() -> dict[str, str]:
             if not ran:
                 run.hashing.stop()
                 mark_stage(self.name)
             ran.append("ran")
-            for name, value in inputs.items():
-                LOG.debug("%s reads %s %s", self.name, name, value["digest"][:12])
-            this_try = replace(job, anew=anew and len(ran) == 1)
-            return self.body(this_try, **{name: Artifact(**value) for name, value in inputs.items()}).to_json()
+            for name, artifact in inputs.items():
+                LOG.debug("%s reads %s %s", self.name, name, artifact.digest[:12])
+            return self.body(replace(job, anew=anew and len(ran) == 1), **inputs).to_json()
 
         task_run_name, record = f"{self.name} {run.request.name}", run.records / job.key
         policy = cache.ContentKey(key=job.key, store=run.store, records=run.records, lost=self.lost)
@@ -185,7 +189,7 @@ class Stage:
             elif not record.exists():
                 because = self._differs(run, job)
                 LOG.info("%s runs: %s", self.name, "; ".join(because))
-            value = wrapped({name: artifact.to_json() for name, artifact in inputs.items()})
+            value = wrapped()  # without parameters: Prefect would look through them for results of other tasks
         artifact = Artifact(**value)
         if ran and self.exact and past and past.key == job.key and past.digest != artifact.digest:
             LOG.warning("%s gave other bytes than the last time: %s, now %s", self.name, past.digest, artifact.digest)
@@ -217,7 +221,7 @@ class Stage:
 
     def _differs(self, run: Run, job: Job) -> tuple[str, ...]:
         """Why the key isn't in the cache: what differs from the last time."""
-        past = reasons.newest(run.store, run.request.name, self.name)
+        past = run.before.get(self.name)
         there = past is not None and run.store.find(past["kind"], run.request.name, job.key) is not None
         return tuple(reasons.sentences(reasons.without_record(past, job.components, there=there)))
 

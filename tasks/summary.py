@@ -28,7 +28,7 @@ def summarise(run: Run, run_id: str) -> dict[str, Any]:
     by_name = {outcome.name: outcome for outcome in run.outcomes}
     fit, evaluation = by_name["fit"].notes, run.store.facts(by_name["evaluate"].artifact)
     decision = run.store.facts(by_name["promote"].artifact) if "promote" in by_name else UNDECIDED
-    champion = Registry(run.store, run.request.name).champion()
+    champion = Registry(run.store, run.request.name).current()  # that it is whole was seen by the promotion
     traces = {**fit["traces"], "predict": by_name["evaluate"].notes["traces"]}
     return {
         "run": run_id,

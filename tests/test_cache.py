@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
 import socket
@@ -246,3 +247,16 @@ def test_a_transient_cause_does_not_make_a_data_error_transient() -> None:
 def test_states_without_an_error_of_ours_are_not_retried() -> None:
     for state in (Completed(data=1), Failed(message="?")):
         assert not deserves_retry(cast("Any", None), cast("Any", None), state)
+
+
+@pytest.mark.parametrize(
+    ("flow", "text", "news"),
+    [
+        ("train", "Finished in state Cached(type=COMPLETED)", False), ("train", "Finished in state Completed()", True),
+        ("somebody-elses", "Finished in state Cached(type=COMPLETED)", True), (None, "anything", True),
+    ],
+)  # fmt: skip
+def test_a_cached_stage_has_no_line_of_its_own(flow: str | None, text: str, news: bool) -> None:
+    logger = logging.getLogger("prefect.task_runs")
+    record = logger.makeRecord(logger.name, logging.INFO, "", 0, text, (), None, extra={"flow_name": flow})
+    assert bool(logger.filter(record)) == news

@@ -116,3 +116,19 @@ def test_tree_is_synced_from_the_leaves_up(tmp_path: Path, syscalls: list[str]) 
 def test_syncing_a_missing_tree_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         durable.fsync_tree(tmp_path / "gone")
+
+
+def test_sizes_are_those_of_all_files_below(tmp_path: Path) -> None:
+    (tmp_path / "deeper" / "still").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "e").write_bytes(b"1")
+    folder = tmp_path / "deeper"
+    (folder / "a").write_bytes(b"12")
+    (folder / "still" / "b").write_bytes(b"123")
+    (folder / "still" / ".hidden").write_bytes(b"")
+    (folder / "link").symlink_to(folder / "still" / "b")
+    (folder / "gone").symlink_to(tmp_path / "nothing")
+    (folder / "folder").symlink_to(tmp_path / "elsewhere")
+    assert durable.sizes_below(folder) == {"a": 2, "still/b": 3, "still/.hidden": 0, "link": 3}
+    with pytest.raises(FileNotFoundError):
+        durable.sizes_below(tmp_path / "nothing")

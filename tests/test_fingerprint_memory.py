@@ -45,7 +45,7 @@ def test_what_is_kept_is_what_is_found_and_nothing_is_parsed_for_it(
     assert RememberedSources(store, root).fingerprint([WORK, WORK]) == expected
     assert not seen
     assert RememberedSources(store, root).fingerprint(["tasks.b:f"]) == Sources(root).fingerprint(["tasks.b:f"])
-    assert len(json.loads((store / NAME).read_text())["fingerprints"]) == 2
+    assert len(json.loads((store / NAME).read_text().splitlines()[1])) == 2
 
 
 @pytest.mark.parametrize("edit", ["change", "comment", "new file", "shadow", "remove", "rename"])
@@ -89,9 +89,7 @@ def test_an_edit_while_it_is_looked_at_is_never_kept_under_the_old_text(root: Pa
     assert RememberedSources(store, root).fingerprint([WORK]) == before
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"\xff", b'{"tree": 1, "digest": "", "fingerprints": {}}', None]
-)
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"\n{}", b"0" * 64 + b"\n[]", None])
 def test_a_damaged_file_costs_only_time(root: Path, store: Path, content: bytes | None) -> None:
     expected = RememberedSources(store, root).fingerprint([WORK])
     if content is None:  # a digest that someone changed

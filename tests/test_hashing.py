@@ -50,14 +50,14 @@ def test_large_files_are_read_ahead_once_and_all_digests_are_right(
 ) -> None:
     monkeypatch.setattr(hashing, "PIECE", 1000)
     large, small, made = folder / "deeper" / "large", folder / "small", Hashing()
-    with made.ahead([folder, folder.parent / "gone"]):
-        taken(made)
-        assert {path: made.sha256(path) for path in (large, small)} == {
-            path: digest(path) for path in (large, small)
-        }  # fmt: skip
-        assert now == [small]
-        assert made.sha256(large) == digest(large)
-        assert now == [small, large]  # once: what is asked for again may be another file
+    made.begin([folder, folder.parent / "gone"])
+    taken(made)
+    assert {path: made.sha256(path) for path in (large, small)} == {
+        path: digest(path) for path in (large, small)
+    }  # fmt: skip
+    assert now == [small]
+    assert made.sha256(large) == digest(large)
+    assert now == [small, large]  # once: what is asked for again may be another file
 
 
 def test_a_file_that_no_thread_has_begun_with_is_read_by_whoever_asks(folder: Path, now: list[Path]) -> None:
@@ -75,36 +75,36 @@ def test_files_that_go_while_they_are_looked_for_are_left_out(folder: Path) -> N
 @pytest.mark.parametrize("how", ["edited", "replaced", "cut", "removed"])
 def test_a_file_that_was_touched_since_is_read_again(folder: Path, how: str) -> None:
     large, made = folder / "deeper" / "large", Hashing()
-    with made.ahead([folder]):
-        taken(made)
-        at = large.stat()
-        time.sleep(0.02)  # a tick of the file system's clock
-        if how == "removed":
-            large.unlink()
-            with pytest.raises(FileNotFoundError):
-                made.sha256(large)
-            return
-        other = BYTES[:-1] if how == "cut" else BYTES[::-1]
-        if how == "replaced":
-            large.rename(folder / "old")
-        large.write_bytes(other)
-        os.utime(large, ns=(at.st_atime_ns, at.st_mtime_ns))
-        assert made.sha256(large) == hashlib.sha256(other).hexdigest()
+    made.begin([folder])
+    taken(made)
+    at = large.stat()
+    time.sleep(0.02)  # a tick of the file system's clock
+    if how == "removed":
+        large.unlink()
+        with pytest.raises(FileNotFoundError):
+            made.sha256(large)
+        return
+    other = BYTES[:-1] if how == "cut" else BYTES[::-1]
+    if how == "replaced":
+        large.rename(folder / "old")
+    large.write_bytes(other)
+    os.utime(large, ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert made.sha256(large) == hashlib.sha256(other).hexdigest()
 
 
 def test_a_file_that_changed_just_now_and_what_a_stage_outlived_count_for_nothing(
     folder: Path, now: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large, made = folder / "deeper" / "large", Hashing()
-    with made.ahead([folder]):
-        taken(made)
-        made.stop()
-        assert made.sha256(large) == digest(large)
-        assert now == [large]
+    made.begin([folder])
+    taken(made)
+    made.stop()
+    assert made.sha256(large) == digest(large)
+    assert now == [large]
     monkeypatch.setattr(hashing, "SETTLED", 3600 * 10**9)
-    with made.ahead([folder]):
-        assert made.sha256(large) == digest(large)
-        assert now == [large, large]
+    made.begin([folder])
+    assert made.sha256(large) == digest(large)
+    assert now == [large, large]
     assert made._ahead == {}
 
 

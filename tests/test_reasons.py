@@ -34,16 +34,16 @@ def manifest(store: Path, key: str, created: str, **provenance: Any) -> None:
 
 
 def test_the_newest_artifact_of_a_stage_is_the_last_that_was_made(tmp_path: Path) -> None:
-    assert newest(Store(tmp_path), "toy", "convert") is None
+    assert newest(Store(tmp_path), "toy") == {}
     for key, created in (("a", "2026-01-02"), ("b", "2026-01-03"), ("c", "2026-01-01")):
         manifest(tmp_path, key, created)
     manifest(tmp_path, "d", "2026-01-04", stage="part")
     manifest(tmp_path, "e", "2026-01-05")
     (tmp_path / "records" / "toy" / "e" / "manifest.json").write_text("[")
-    found = newest(Store(tmp_path), "toy", "convert")
-    assert found is not None
-    assert found["key"] == "b"
-    assert newest(Store(tmp_path), "other", "convert") is None
+    manifest(tmp_path, "f", "2026-01-01", stage=["no", "name"])
+    found = newest(Store(tmp_path), "toy")
+    assert {stage: made["key"] for stage, made in found.items()} == {"convert": "b", "part": "d"}
+    assert newest(Store(tmp_path), "other") == {}
 
 
 def test_a_key_that_the_cache_does_not_know_is_explained() -> None:

@@ -98,6 +98,7 @@ def test_the_same_again_does_nothing_and_names_the_run_that_shows_all(
     with caplog.at_level("INFO", logger="gristmill"):
         again = run(store)
     assert f"nothing changed since a run whose page shows all: {first['run']}" in caplog.text
+    assert f"from the cache: {', '.join(STAGES)}\n" in caplog.text
     with get_client(sync_client=True) as client:
         of_this = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[again["run"]]))
         assert client.read_artifacts(artifact_filter=of_this) == []
