@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,10 @@ def normal(seed: int, *shape: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
 
 
+@partial(jax.jit, static_argnums=0)
 def outcome(operation: Operation, x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, ...]:
-    """Value, and gradients of image and kernel."""
-    weights = normal(2, *operation(x, kernel).shape)
+    """Value, and gradients of image and kernel; one program, because compiling takes most of the time here."""
+    weights = normal(2, *jax.eval_shape(operation, x, kernel).shape)
     return operation(x, kernel), *jax.grad(lambda x, k: (operation(x, k) * weights).sum(), (0, 1))(x, kernel)
 
 
