@@ -12,6 +12,7 @@ from datasets.errors import DataFormatError, ParameterError, SchemaError
 from datasets.readers import raw as raw_files
 from datasets.readers.tables import files_of
 from datasets.schema import Feature
+from tasks.scaffold_doubts import near_classes
 from tasks.scaffold_text import Place, Sketch, features_text, quoted
 
 LABELS = ("y", "label", "labels", "target", "targets")
@@ -157,7 +158,14 @@ def _sketch(
         read="\n".join(reads), reads="All examples, in the order of the arrays.", rows=len(labels),
         counts={str(name): count for name, count in counted.items()}, imports=imports, constants=constants,
         rules=[*rules, f"Classes are in the order of the values of {' and '.join(y for _, y in pairs.values())}."],
-        left_out=left, splits=None if "" in pairs else f"{{{splits}}}",
+        left_out=left, doubts=_doubts(inputs, classes), splits=None if "" in pairs else f"{{{splits}}}",
         model="cnn" if picture and min(shape[:2]) >= 4 else "mlp", equal_rows=not picture,
         transforms='    transforms={"inputs": Standardise()},' if scaled else "",
     )  # fmt: skip
+
+
+def _doubts(inputs: np.ndarray, classes: tuple[str, ...]) -> list[str]:
+    shape = inputs.shape[1:]
+    first = len(shape) == 3 and shape[0] in (1, 3, 4) and shape[2] not in (1, 3, 4)
+    channels = f"pictures of {list(shape)} have their channels first: only channels last are pictures to a cnn"
+    return [*([channels] if first else []), *near_classes(classes)]

@@ -39,6 +39,7 @@ class Column:
         spread: Their standard deviation.
         low: The least of them.
         in_folder: Whether it is a hive key.
+        absent: The first file whose header hasn't the column, if there is one.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Column:
     spread: float = 0.0
     low: float = math.inf
     in_folder: bool = False
+    absent: str = ""
     _squares: float = 0.0
     _count: int = 0
 
@@ -132,6 +134,7 @@ class Table:
         delimiter: Where it isn't the usual one.
         paths: Of the files.
         separator: Between values, where there is one.
+        headers: Names of the columns of each file, where the format has headers.
     """
 
     kind: str
@@ -141,6 +144,7 @@ class Table:
     delimiter: str | None = None
     paths: list[Path] = field(default_factory=list)
     separator: str | None = None
+    headers: list[list[str]] = field(default_factory=list)
 
 
 def look_at_columns(kind: str, folder: Path, where: str) -> Table:
@@ -153,8 +157,11 @@ def look_at_columns(kind: str, folder: Path, where: str) -> Table:
     files = files_of(folder, where, endings)
     delimiter = delimiter_of(files[0][0]) if kind == "delimited" else None
     columns: dict[str, Column] = {}
+    headers: list[list[str]] = []
     rows = 0
     for path, name in files:
+        if kind != "jsonl":
+            headers.append(_names(kind, path, name, delimiter))
         keys = parquet.hive_keys(name) if kind == "parquet" else {}
         for batch in batches(kind, path, name, delimiter):
             for i, column in enumerate(batch.schema.names):
@@ -166,12 +173,14 @@ def look_at_columns(kind: str, folder: Path, where: str) -> Table:
     for column in columns.values():
         column.missing += rows - column.rows
         column.rows = rows
+        held = zip(files, headers, strict=False)
+        column.absent = next((name for (_, name), names in held if column.name not in names), "")
     if rows == 0:
         raise DataFormatError("0 records", file=folder / where)
     usual = delimiter is None or all(delimiter == delimited._usual_delimiter(name) for _, name in files)
     return Table(
         kind, [name for _, name in files], list(columns.values()), rows, None if usual else delimiter,
-        [path for path, _ in files], delimiter,
+        [path for path, _ in files], delimiter, headers,
     )  # fmt: skip
 
 
@@ -179,6 +188,13 @@ def delimiter_of(path: Path) -> str:
     """What stands between the values of the header: the mark that occurs most often outside of quotes."""
     widths = {mark: len(delimited.header(path, mark)) for mark in DELIMITERS}
     return max(DELIMITERS, key=lambda mark: widths[mark])
+
+
+def _names(kind: str, path: Path, name: str, delimiter: str | None) -> list[str]:
+    if kind == "delimited":
+        return delimited.header(path, delimiter or ",")
+    with parquet._opened(path) as file:
+        return [*file.schema_arrow.names, *parquet.hive_keys(name)]
 
 
 def batches(kind: str, path: Path, name: str, delimiter: str | None) -> Iterator[pa.RecordBatch]:

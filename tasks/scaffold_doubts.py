@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from datasets.errors import SchemaError
-from datasets.readers.values import MISSING
+from datasets.readers.values import MISSING, as_seen
 from tasks.scaffold_columns import Column, Table
 
 PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -31,7 +30,7 @@ def check_names(table: Table) -> None:
 
 def check_classes(column: Column) -> None:
     """Raises SchemaError if names of classes are the same but for spaces around them or their Unicode form."""
-    if same := alike(column.values, lambda name: unicodedata.normalize("NFC", name.strip())):
+    if same := alike(column.values, as_seen):
         raise SchemaError(
             "names of classes differ only by spaces or by their Unicode form", field=column.name,
             got=", ".join(ascii(name) for name in same), count=" and ".join(str(column.values[name]) for name in same),
@@ -39,12 +38,16 @@ def check_classes(column: Column) -> None:
         )  # fmt: skip
 
 
-def doubts_about(target: Column, classes: tuple[str, ...], others: Iterable[Column]) -> list[str]:
+def doubts_about(classes: tuple[str, ...], others: Iterable[Column]) -> list[str]:
     """What may well not be meant so."""
     found = [f"{column.name} is no column of numbers: {why}" for column in others if (why := odd_numbers(column))]
-    if classes and (same := alike(classes, str.casefold) or alike(classes, _as_number)):
-        found.append(f"{' and '.join(map(repr, same))} are different classes of {target.name}")
-    return found
+    return found + near_classes(classes)
+
+
+def near_classes(classes: tuple[str, ...]) -> list[str]:
+    """That some classes may be one: their names differ by case, or are the same number."""
+    same = alike(classes, str.casefold) or alike(classes, _as_number)
+    return [f"{' and '.join(map(repr, same))} are different classes"] if same else []
 
 
 def odd_numbers(column: Column) -> str:

@@ -12,6 +12,7 @@ from datasets.errors import DataFormatError, SchemaError
 from datasets.readers.images import find_images
 from datasets.readers.pixels import shown
 from datasets.schema import Feature
+from tasks.scaffold_doubts import near_classes
 from tasks.scaffold_text import Place, Sketch, features_text, quoted
 
 GREY = {"1", "L", "LA", "F"}
@@ -72,7 +73,7 @@ def look_at_images(place: Place, folder: Path) -> Sketch:
         left_out=[f"{ignored} files that are no pictures or in no class folder"] if ignored else [],
         splits=None if not trees else "{" + ", ".join(
             f'{quoted(name)}: Files({quoted(f"{prefix}{tree}/")})' for tree, name in trees.items()) + "}",
-        model="cnn",
+        model="cnn", doubts=near_classes(tuple(classes)),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datasets.errors import ParameterError, SchemaError
+from datasets.readers.tables import check_header
 from tasks.scaffold_columns import MOST_DISTINCT, Column, Table, look_at_columns
 from tasks.scaffold_doubts import check_classes, check_names, doubts_about
 from tasks.scaffold_splits import Decided, decided_by, splits_why
@@ -45,12 +46,15 @@ def look_at_table(kind: str, place: Place, folder: Path, label: str | None) -> S
 
     Raises:
         ParameterError: Which column is the label can't be told.
-        SchemaError: There are no names of columns, the label's values are no classes, or nothing else is left.
+        SchemaError: There are no names of columns, or that of the label isn't in every file; its values are no classes;
+            or nothing else is left to learn from.
         DataError: A file is damaged or empty.
     """
     table = look_at_columns(kind, folder, place.where)
     check_names(table)
     target = label_of(table, label)
+    for path, names in zip(table.paths, table.headers, strict=False):
+        check_header(names, {"label": (target.name,)}, str(path), delimiter=table.separator or "")
     classes = () if label is not None and is_measured(target) else classes_of(target)
     decided, remarks = (None, []) if _splits(table) else decided_by(table, target, classes)
     used = {id(target), *([id(decided.column)] if decided else [])}
@@ -145,6 +149,8 @@ def _unfit(column: Column) -> str | None:
     """Why a column can't be part of an example."""
     if not column.kind:
         return "no value at all"
+    if column.absent:
+        return f"it isn't in {column.absent}"
     if column.in_folder:
         return "it is in the folders' names, and another may come"
     if column.kind == "list":
@@ -193,7 +199,7 @@ def _sketch(
         read=reading(table, place.where, vector, times), reads="All rows, in the order of the files.", rows=table.rows,
         counts=dict(target.values) if classes else {}, imports=imports, constants=vector.constants(),
         rules=_rules(roles, target, classes), left_out=left_out, splits=splits, equal_rows=True,
-        splits_why=why, doubts=doubts_about(target, classes, [*roles.classes, *roles.texts]),
+        splits_why=why, doubts=doubts_about(classes, [*roles.classes, *roles.texts]),
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def changed(at: tuple[int, ...], value: float) -> np.ndarray:
     ("image", "label", "facts"),
     [
         (IMAGE[:6], LABEL, ["different numbers of rows", "'image': 6", "'label': 7"]),
-        (IMAGE.reshape(7, 3, 2), LABEL, ["another shape", "[n, *[3, 2]]", "[n, *[2, 3, 1]]"]),
+        (IMAGE.reshape(7, 3, 2), LABEL, ["another shape", "[n, 3, 2]", "[n, 2, 3, 1]"]),
         (changed((5, 0, 1), 0.5), LABEL, ["image", "1 not a whole number", "row: 5"]),
         (changed((5, 0, 1), 256), LABEL, ["1 outside of uint8", "row: 5", "256.0"]),
         (changed((6, 1, 2), np.nan), LABEL, ["1 nan", "row: 6"]),

@@ -175,9 +175,12 @@ def _check_shape(stream: Stream, feature: Feature) -> None:
     got = [n for n in stream.shape[1:] if n != 1]
     if got != [n for n in feature.shape if n != 1]:
         raise SchemaError(
-            "array of another shape", file=stream.name, got=f"[n, *{list(stream.shape[1:])}]",
-            expected=f"[n, *{list(feature.shape)}]",
-        )  # fmt: skip
+            "array of another shape", file=stream.name, got=_shown(stream.shape[1:]), expected=_shown(feature.shape)
+        )
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return f"[{', '.join(['n', *map(str, shape)])}]"
 
 
 def _as_feature(part: np.ndarray, feature: Feature, place: Place, fill: float | None) -> np.ndarray:

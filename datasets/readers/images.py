@@ -22,6 +22,7 @@ from datasets.readers.faults import Faults
 from datasets.readers.ignored import MANIFEST, note
 from datasets.readers.pixels import WHITE, Fit, read_image, shown
 from datasets.readers.unlabelled import left_out, stand_in
+from datasets.readers.values import as_seen
 from datasets.schema import Block, Feature
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff",
@@ -47,7 +48,7 @@ def find_images(folder: Path) -> Found:
 
     Raises:
         DataFormatError: There is no such folder, or no picture in it.
-        SchemaError: Names of two class folders differ only by Unicode form.
+        SchemaError: Names of two class folders differ only by Unicode form or spaces.
     """
     if not folder.is_dir():
         raise DataFormatError("there's no folder of class folders", file=folder)
@@ -61,12 +62,11 @@ def find_images(folder: Path) -> Found:
             found.ignored[f"{entry.suffix} outside of class folders"] += 1
         else:
             name = unicodedata.normalize("NFC", shown(entry.name))
-            if name in spelled:
+            if (other := spelled.setdefault(as_seen(name), entry.name)) != entry.name:
                 raise SchemaError(
-                    f"class folders {spelled[name]!r} and {entry.name!r} differ only by Unicode form", file=folder,
-                    got=f"{spelled[name]!a} and {entry.name!a}", cure="merge them",
+                    f"class folders {other!r} and {entry.name!r} differ only by Unicode form or spaces", file=folder,
+                    got=f"{other!a} and {entry.name!a}", cure="merge them",
                 )  # fmt: skip
-            spelled[name] = entry.name
             found.classes[name] = _images_below(entry, found.ignored)
     if not any(found.classes.values()):
         raise DataFormatError("0 images", file=folder, expected=f"class folders of files that end with {ENDINGS}")

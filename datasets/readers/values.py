@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -195,6 +196,12 @@ def _from_text(array: pa.Array, feature: Feature, place: Place, fill: float | No
         return _from_numbers(known.cast(wide), feature, place, fill, array)
     except pa.ArrowInvalid:
         return _from_text_one_by_one(array, feature, place, fill, wide)
+
+
+def as_seen(name: str) -> str:
+    """What a person sees of a name: in Unicode form NFC, without spaces around it and without invisible marks."""
+    shown = "".join(mark for mark in name if unicodedata.category(mark) != "Cf")
+    return unicodedata.normalize("NFC", shown).strip()
 
 
 def known_texts(array: pa.Array) -> pa.Array:
