@@ -35,7 +35,8 @@ def fetch_file(
     425 or 429, refuses, times out or breaks off is asked again with growing, jittered pauses; one that answers anything
     else is left for the next.
 
-    Without a digest, any body is taken that is certain to be whole and isn't a web page in front of other data.
+    Without a digest, any body is taken that is certain to be whole and is neither empty nor a web page in front of
+    other data.
 
     Args:
         file: What to fetch.
@@ -85,8 +86,8 @@ def fetch_file(
             cure="try again later, or give a folder",
         )
     raise FetchError(
-        f"no mirror gave the pinned bytes of {file.name!r}", tried=listed, expected=f"sha256 {file.sha256}",
-        cure="give a folder that holds the raw files",
+        f"no mirror gave {'the pinned bytes of ' if file.sha256 else ''}{file.name!r}", tried=listed,
+        expected=f"sha256 {file.sha256}" if file.sha256 else None, cure="give a folder that holds the raw files",
     )  # fmt: skip
 
 
@@ -123,7 +124,10 @@ def _check_and_place(part: Path, file: RawFile, final: Path, suffix: str) -> str
     if not file.sha256 and (reason := _no_data(start, file.name, suffix)):
         return reason
     try:
-        difference = place(part, file if file.sha256 else RawFile(file.name, *digest_of(part)), final)
+        known = file if file.sha256 else RawFile(file.name, *digest_of(part))
+        if not file.sha256 and not known.bytes:  # to pin that would refuse the data when it comes
+            return "body is empty"
+        difference = place(part, known, final)
     except DataFormatError as error:
         return f"{error.what} ({part.stat().st_size} bytes)"
     if difference and suffix == ".gz" and not start.startswith(raw.GZIP_MAGIC):

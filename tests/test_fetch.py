@@ -321,13 +321,19 @@ def test_a_body_that_can_be_no_data_is_not_taken(
     assert not (tmp_path / "store" / "raw" / "toy" / "first_use.json").exists()
 
 
-def test_a_web_page_in_place_of_a_table_is_not_taken(
-    tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"\n<HTML><body>moved", "web page"), (b"", "body is empty"), (gzip.compress(b""), "body is empty")],
+)
+def test_a_web_page_or_nothing_in_place_of_a_table_is_not_taken(
+    tmp_path: Path, mirror: str, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mirror" / "a.csv").write_bytes(b"\n<HTML><body>moved")
+    (tmp_path / "mirror" / "a.csv").write_bytes(body)
     known_as(monkeypatch, Source((RawFile("a.csv"),), mirrors=(mirror,), suffix=""))
-    with pytest.raises(FetchError, match="web page"):
+    with pytest.raises(FetchError, match=f"no mirror gave 'a.csv'\n.*\n.*{reason}") as caught:
         fetched(prepared("toy", store=tmp_path / "store"))
+    assert "expected" not in caught.value.facts
+    assert not (tmp_path / "store" / "raw" / "toy" / "first_use.json").exists()
 
 
 def test_what_is_in_the_store_is_not_downloaded_again(
