@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -290,9 +290,7 @@ class Checkpoints:
                 self._refuse_other_folder()
                 partial.rename(self.root / str(step))
             except BaseException:
-                for litter in self.root.glob(f"{partial.name}*"):
-                    with suppress(OSError):
-                        retention.remove(litter)
+                retention.remove_attempt(partial)
                 raise
             durable.fsync_dir(self.root)
         self._kept = {**self._kept, step: manifest}

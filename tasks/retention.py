@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,6 +118,21 @@ def _drop(path: Path) -> None:
         trash = path.with_name(f"{TRASH}{path.name}-{uuid.uuid4().hex[:6]}")
         path.rename(trash)
         remove(trash)
+
+
+def remove_attempt(partial: Path, *, seconds: float = 2.0) -> None:
+    """Removes what a failed save left, if the disk lets us; the next start clears the rest.
+
+    Other threads of Orbax may still write into it when the first of them has failed, so it is tried again for a while.
+    """
+    deadline = time.monotonic() + seconds
+    while left := list(partial.parent.glob(f"{partial.name}*")):
+        for litter in left:
+            with suppress(OSError):
+                remove(litter)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
 
 
 def remove(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 
@@ -136,3 +137,33 @@ def test_damaged_steps_go_once_all_of_the_latest_are_newer(tmp_path: Path) -> No
 def test_infinite_scores_never_reach_the_ranking() -> None:
     # `snapshot.write` leaves them out of the manifest; this is why it must.
     assert Retention(2, 1, "acc", "max").ranked(kept_with({1: 0.5, 2: math.inf})) == [2, 1]
+
+
+def test_a_failed_attempt_goes_although_others_still_write_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial, tries = tmp_path / ".saving-8-a7be26", []
+    for name in (f"{partial.name}.orbax-checkpoint-tmp", ".saving-9-000000"):
+        (tmp_path / name).mkdir()
+    remove = retention.remove
+
+    def not_yet(path: Path) -> None:
+        tries.append(path)
+        if len(tries) < 3:
+            raise OSError(errno.ENOTEMPTY, "a file came while the others were removed")
+        remove(path)
+
+    monkeypatch.setattr(retention, "remove", not_yet)
+    retention.remove_attempt(partial, seconds=60)
+    assert [path.name for path in tmp_path.iterdir()] == [".saving-9-000000"]
+    assert len(tries) == 3
+
+
+def test_what_cannot_be_removed_is_left_to_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(path: Path) -> None:
+        raise PermissionError(path)
+
+    (tmp_path / ".saving-8-a7be26").mkdir()
+    monkeypatch.setattr(retention, "remove", never)
+    retention.remove_attempt(tmp_path / ".saving-8-a7be26", seconds=0)
+    assert (tmp_path / ".saving-8-a7be26").is_dir()
