@@ -19,6 +19,8 @@ from tasks.contracts import described, device_dtype, structure_error
 
 Ids = Sequence[object] | np.ndarray
 
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # by bytes
+
 
 class BatchCheck:
     """The check of batches of one kind.
@@ -84,6 +86,8 @@ class _Column:
         """The fast look; False may still be a false alarm."""
         low, high = self.low, self.high
         if self.dtype.kind != "f":
+            if low == 0 and high is not None:  # a number below 0 is a great one without its sign: one look for both
+                return bool(np.maximum.reduce(values.view(_UNSIGNED[values.itemsize]), axis=None) <= high)
             return (low is None or values.min() >= low) and (high is None or values.max() <= high)
         if low is None and high is None:
             # The sum of huge finite values overflows too, so a bad sum only asks for the slow look. It isn't np.dot,

@@ -6,6 +6,7 @@ compared with a model before anything is loaded, and how what was loaded is prov
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ def _copy(value: jax.Array) -> Leaf:
     return Leaf(value.shape, str(value.dtype), str(jax.random.key_impl(value)), words)
 
 
+@functools.cache  # a training asks for the same few at every save
 def name(path: tuple[Any, ...]) -> str:
     """A path as text: keys, positions and attributes joined by "/"."""
     return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -129,7 +129,7 @@ class TrainStep:
         loss, aux, grads, moved = self.gradients(carry, batch)
         # An overflow of the sum counts as bad on purpose, although each entry may be finite (norms above 1.8e19): the
         # second moment of Adam squares the same numbers and would be infinite for good.
-        grad_sq = jnp.stack([jnp.vdot(g, g, precision="highest") for g in _float32_leaves(grads)])
+        grad_sq = jnp.stack([jnp.sum(g * g) for g in _float32_leaves(grads)])
         finite = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_sq))
         live = carry.tripped_at < 0
         healthy = live & finite
@@ -206,6 +206,8 @@ class TrainStep:
         divides by zero), which this finds.
         """
         sound = np.asarray(finite_leaves(jax.tree.map(local, carry.state)))
+        if sound.all():  # the paths alone take longer than the look
+            return []
         return [path for path, fine in zip(leaf_paths(carry.state), sound, strict=True) if not fine]
 
     def report(self) -> dict[str, Any]:
@@ -246,7 +248,7 @@ def finite_leaves(state: Any) -> jax.Array:  # noqa: ANN401
 
 
 def _float32_leaves(grads: Any) -> list[jax.Array]:  # noqa: ANN401
-    return [g.astype(jnp.float32).reshape(-1) for g in jax.tree.leaves(nnx.as_pure(grads))]
+    return [g.astype(jnp.float32) for g in jax.tree.leaves(nnx.as_pure(grads))]
 
 
 def leaf_paths(tree: Any) -> tuple[str, ...]:  # noqa: ANN401

@@ -84,7 +84,7 @@ class Watch:
         sound = list(itertools.takewhile(lambda row: row[1]["applied"], found))
         rows = [self._row(*row) for row in sound]
         self._log.append(rows)  # before the look that may end the training
-        if now or len(sound) < len(found):
+        if len(sound) < len(found):
             self._left_out |= {skip.verdict.step: skip for skip in self._firewall.check(carry, now=True)}
         else:
             self._firewall.passed(at - self._fetching.count)
@@ -97,13 +97,12 @@ class Watch:
     def _row(self, at: int, numbers: dict[str, float]) -> dict[str, Any]:
         """A batch that was left out has no loss, but names its records."""
         place = {"step": at, "epoch": self._order.epoch(at)}
-        if not numbers["applied"]:
+        if not numbers.pop("applied"):
             self.skipped += 1
             skip = self._left_out.pop(at)
             return {**place, "skipped": skip.verdict.kind, "records": list(skip.records)}
         update = (at - self.skipped) // self._recipe.accumulate
-        rate = float(self._rates[min(update, len(self._rates) - 1)])
-        return {**place, **{n: v for n, v in numbers.items() if n != "applied"}, "learning_rate": rate}
+        return {**place, **numbers, "learning_rate": self._rates.item(min(update, len(self._rates) - 1))}
 
     def _timed(self, at: int) -> float:
         """Notes how the steps since the last look went; gives examples a second since the start."""

@@ -29,6 +29,15 @@ def test_rows_come_back(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "absent") == []
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_has_no_word_for_is_refused_and_none_is_not(tmp_path: Path, number: float) -> None:
+    log = MetricLog(tmp_path / "m.jsonl", None)
+    log.append([{"step": 0, "skipped": None, "records": ["null", None]}])
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        log.append([row(1), {"step": 2, "loss": number}])
+    assert read_metrics(log.path) == [{"step": 0, "skipped": None, "records": ["null", None]}]
+
+
 @pytest.mark.parametrize("tail", ["", '{"step": 7, "lo', '{"step": 9, "loss": 1.0}\n', '{"step": 9}\n{"st', "\0\0\0"])
 @pytest.mark.parametrize("step", [1, 5, 7])
 def test_cut_back_and_continued_equals_uninterrupted(tmp_path: Path, step: int, tail: str) -> None:
