@@ -79,7 +79,7 @@ def decided_by(table: Table, target: Column, classes: tuple[str, ...]) -> tuple[
 def splits_why(decided: Decided | None, remarks: list[str]) -> str:
     """What the splits go by and what they don't, for the dataset file; "" where there is nothing to say."""
     if decided is not None:
-        return ". But ".join([decided.why, *(["; ".join(remarks)] if remarks else [])])
+        return ". Besides: ".join([decided.why, *(["; ".join(remarks)] if remarks else [])])
     if not remarks:
         return ""
     return f"At random, although {'; '.join(remarks)}. ByTime or ByHash can say otherwise (datasets/splits.py)"
