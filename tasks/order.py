@@ -12,16 +12,20 @@ is one whole number and any step can be computed, or traced back, without replay
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from datasets.errors import ParameterError, PipelineError
 from datasets.schema import check_int
-from tasks.block_order import BlockOrder
+from tasks.block_order import BlockOrder, Stretch
 from tasks.permutation import mix, permute, unpermute
 
 ALGORITHM = 1  # of `mix`, the permutation and the order of blocks: who changes what they give changes this number
+
+_Window = tuple[np.ndarray, Stretch | None]
+"""A window's examples in their order; or its positions in theirs, and the stretch that they are of."""
 
 _SHUFFLE, _WINDOW, _BLOCKS = 1, 2, 3  # what a sub-seed is for, as in `example_random.py`: equal seeds share no stream
 
@@ -80,7 +84,7 @@ class Order:
     drop_remainder: bool = field(default=True, kw_only=True)
     window: int = field(default=1 << 16, kw_only=True)
     block: int | None = field(default=None, kw_only=True)
-    _recent: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _recent: dict[tuple[int, int], _Window] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         least = {"size": 0, "batch_size": 1, "seed": 0, "reader": 0, "readers": 1, "window": 1}
@@ -185,23 +189,26 @@ class Order:
         parts = []
         for window in range(start // self.window, (stop - 1) // self.window + 1):
             first = window * self.window
-            parts.append(self._window_ids(epoch, window)[max(start - first, 0) : stop - first])
-        return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+            shuffled, stretch = self._window(epoch, window)
+            some = shuffled[max(start - first, 0) : stop - first]
+            parts.append(some if stretch is None else stretch.ids(some))
+        return np.concatenate(parts) if len(parts) > 1 or stretch is None else parts[0]
 
-    def _window_ids(self, epoch: int, window: int) -> np.ndarray:
+    def _window(self, epoch: int, window: int) -> _Window:
         recent = self._recent
-        ids = recent.get((epoch, window))
-        if ids is None:
+        if (epoch, window) not in recent:
             first, last = window * self.window, min(self.size, (window + 1) * self.window)
             if self.block is None:
-                ids = permute(np.arange(first, last), self.size, mix(self.seed, epoch, _SHUFFLE))
+                made = permute(np.arange(first, last), self.size, mix(self.seed, epoch, _SHUFFLE)), None
             else:
-                inside = permute(np.arange(last - first), last - first, mix(self.seed, epoch, _WINDOW, window))
-                ids = self._blocks(epoch).ids(first, last).take(inside)
+                seed, small = mix(self.seed, epoch, _WINDOW, window), np.min_scalar_type(last - first)
+                inside = permute(np.arange(last - first, dtype=small), last - first, seed)
+                made = inside, self._blocks(epoch).stretch(first, last)
             if len(recent) >= 4:
                 recent.clear()
-            recent[epoch, window] = ids
-        return ids
+            recent[epoch, window] = made
+            return made
+        return recent[epoch, window]
 
     def _position(self, epoch: int, example_id: int) -> int:
         if not self.shuffle:
@@ -215,4 +222,7 @@ class Order:
 
     def _blocks(self, epoch: int) -> BlockOrder:
         assert self.block is not None  # noqa: S101 - callers look first
-        return BlockOrder(self.size, self.block, mix(self.seed, epoch, _BLOCKS))
+        return _blocks(self.size, self.block, mix(self.seed, epoch, _BLOCKS))
+
+
+_blocks = lru_cache(maxsize=4)(BlockOrder)  # what each has computed once is kept with it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,55 +50,55 @@ class _Feistel:
         seed: Decides the bijection.
         backwards: Gives the inverse: each round undoes itself, so it is the same rounds in reverse order.
         tabulated: Computes each round once for every value of a half and looks it up then, which is worth it when
-            there are more numbers than a half has values. Changes no number.
+            there are more numbers than a half has values; bytes, if halves fit. Changes no number.
     """
 
     def __init__(self, bits: int, seed: int, *, backwards: bool, tabulated: bool) -> None:
         self._low_bits, high_bits = bits - bits // 2, bits // 2
-        self._dtype = np.uint16 if tabulated and self._low_bits <= 16 else np.uint64  # of a half
-        self._rounds: list[tuple[bool, _Round]] = []
-        for number in range(_ROUNDS):
-            key = np.uint64(mix(seed, number))
-            changes_low = number % 2 == 1
-            taken, given = (high_bits, self._low_bits) if changes_low else (self._low_bits, high_bits)
-            change = _round_of(key, given)
-            if tabulated:
-                change = _table_of(change(np.arange(1 << taken, dtype=np.uint64)).astype(self._dtype))
-            self._rounds.append((changes_low, change))
+        width = self._low_bits if tabulated else 64
+        self._dtype = np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint64  # of a half
+        keys = np.array([mix(seed, number) for number in range(_ROUNDS)], np.uint64)
+        lows = [number % 2 == 1 for number in range(_ROUNDS)]  # which half each changes
+        masks = np.array([(1 << (self._low_bits if low else high_bits)) - 1 for low in lows], np.uint64)
+        if tabulated:
+            halves = np.arange(1 << self._low_bits, dtype=np.uint64)
+            changes = [_table_of(t) for t in _changed(halves, keys[:, None], masks[:, None]).astype(self._dtype)]
+        else:
+            changes = [partial(_changed, key=key, mask=mask) for key, mask in zip(keys, masks, strict=True)]
+        self._rounds: list[tuple[bool, _Round]] = list(zip(lows, changes, strict=True))
         if backwards:
             self._rounds.reverse()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Gives int64 [N] for int64 [N]."""
+        """Gives whole numbers [N] for whole numbers [N]; of 2 bytes where halves are of 1."""
         high, low = (x >> self._low_bits).astype(self._dtype), x.astype(self._dtype)
-        low &= self._dtype((1 << self._low_bits) - 1)
+        if self._low_bits < 8 * low.itemsize:
+            low &= self._dtype((1 << self._low_bits) - 1)
         for changes_low, change in self._rounds:
             if changes_low:
                 low ^= change(high)
             else:
                 high ^= change(low)
-        out = high.astype(np.int64)
+        out = high.astype(np.uint16 if high.itemsize == 1 else np.int64)
         out <<= self._low_bits
-        out |= low.astype(np.int64)
+        out |= low.astype(out.dtype, copy=False)
         return out
 
 
-def _round_of(key: np.uint64, bits: int) -> _Round:
-    mask = np.uint64((1 << bits) - 1)
-
-    def change(half: np.ndarray) -> np.ndarray:
-        mixed = half + key
-        mixed *= np.uint64(GOLDEN)
-        mixed ^= mixed >> np.uint64(32)
-        mixed *= np.uint64(0xD6E8FEB86659FD93)
-        mixed ^= mixed >> np.uint64(32)
-        mixed &= mask
-        return mixed
-
-    return change
+def _changed(half: np.ndarray, key: Any, mask: Any) -> np.ndarray:  # noqa: ANN401 - uint64, or arrays of it
+    mixed = half + key
+    mixed *= np.uint64(GOLDEN)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> np.uint64(32)
+    mixed &= mask
+    return mixed
 
 
 def _table_of(table: np.ndarray) -> _Round:
+    if table.itemsize == 1:  # an index into an array would first have to become one of 8 bytes
+        whole = table.tobytes().ljust(256, b"\0")
+        return lambda half: np.frombuffer(half.tobytes().translate(whole), np.uint8)
     return lambda half: table.take(half, mode="clip")  # every half is an index of it, so nothing is clipped
 
 

@@ -130,8 +130,12 @@ class Layout:
         Raises:
             ValueError: It isn't of so many rows.
         """
-        columns: dict[str, Any] = {name: stack[0] for name, stack in self.stacked([raw], rows).items()}
-        at = rows * self.row_bytes
+        self._check_length(raw, rows)
+        columns: dict[str, Any] = {}
+        at = 0
+        for name, dtype, shape, width in zip(self.names, self.dtypes, self.shapes, self.widths, strict=True):
+            columns[name] = np.frombuffer(raw, np.uint8, rows * width, at).view(dtype).reshape(rows, *shape)
+            at += rows * width
         for name, dtype, of in self.ragged:
             lengths = np.frombuffer(raw, LENGTH, rows, at)
             at += lengths.nbytes
@@ -142,31 +146,34 @@ class Layout:
             raise ValueError(f"{len(raw)} bytes instead of the {at} that its lengths say")
         return columns
 
-    def stacked(self, raws: Sequence[bytes], rows: int) -> Columns:
-        """Gives the features of fixed shape of several records at once, [records, rows, *shape] each.
+    def put(self, raws: Sequence[bytes], rows: int, slots: Sequence[int], blocks: Columns) -> None:
+        """Copies the features of fixed shape of some records to their places.
 
         Args:
-            raws: Records of equal length, all of the same number of rows.
+            raws: Records, all of the same number of rows.
             rows: In each.
+            slots: Of each record in `blocks`.
+            blocks: [slots, at least `rows`, *shape] a feature.
 
         Raises:
             ValueError: One isn't of so many rows.
         """
+        arrays = [blocks[name] for name in self.names]
+        flat = [
+            (memoryview(a.reshape(-1).view(np.uint8)), a.shape[1] * w) for a, w in zip(arrays, self.widths, strict=True)
+        ]
+        lengths = [rows * width for width in self.widths]
+        for raw, slot in zip(raws, slots, strict=True):
+            self._check_length(raw, rows)
+            view, at = memoryview(raw), 0
+            for (column, size), length in zip(flat, lengths, strict=True):
+                column[slot * size : slot * size + length] = view[at : at + length]
+                at += length
+
+    def _check_length(self, raw: bytes, rows: int) -> None:
         fixed = rows * self.row_bytes
-        for raw in raws:
-            if len(raw) < fixed or (len(raw) > fixed and not self.ragged):
-                raise ValueError(f"{len(raw)} bytes instead of {rows} rows of {self.row_bytes} bytes")
-        if not self.names:
-            return {}
-        fixed_parts = raws if not self.ragged else [raw[:fixed] for raw in raws]
-        table = np.frombuffer(raws[0] if len(raws) == 1 else b"".join(fixed_parts), np.uint8, len(raws) * fixed)
-        table = table.reshape(len(raws), fixed)
-        columns, at = {}, 0
-        for name, dtype, shape, width in zip(self.names, self.dtypes, self.shapes, self.widths, strict=True):
-            part = table[:, at : at + rows * width]
-            columns[name] = part.view(dtype).reshape(len(raws), rows, *shape)
-            at += rows * width
-        return columns
+        if len(raw) < fixed or (len(raw) > fixed and not self.ragged):
+            raise ValueError(f"{len(raw)} bytes instead of {rows} rows of {self.row_bytes} bytes")
 
 
 def _other(name: str, got: str, expected: str, row: int) -> SchemaError:

@@ -172,7 +172,7 @@ class Shards:
             ArtifactDamaged, DataFormatError: A shard isn't what it was when it was written.
         """
         ids = np.asarray(ids, np.int64)
-        if ids.size and not 0 <= ids.min() <= ids.max() < self._rows:
+        if ids.size and ids.view(np.uint64).max() >= self._rows:  # seen as unsigned, a negative id is a huge one
             raise IndexError(f"row {ids.min()} or {ids.max()} of {self._rows}")
         with self._lock:
             if self._cache is None:
@@ -198,15 +198,13 @@ class Shards:
         """Reads what has a fixed shape in these records, which are sorted, into slots of [slots, rows, *shape]."""
         left = self._straight.fill(records, slots, blocks)
         records, slots, done = records[left], slots[left], 0
+        whole = np.ones(len(records), bool)
         for path, numbers, rows, raws in self._raw(records):
             with _explained(path, numbers):
-                stacks = self._layout.stacked(raws, rows)
-            part = slice(done, done + len(numbers))
-            for name, values in blocks.items():
-                values[slots[part], :rows] = stacks[name]
-            if rows == self.rows_per_record:
-                self._straight.checked(records[part], slots[part], blocks)
+                self._layout.put(raws, rows, slots[done : done + len(numbers)].tolist(), blocks)
+            whole[done : done + len(numbers)] = rows == self.rows_per_record
             done += len(numbers)
+        self._straight.checked(records[whole], slots[whole], blocks)
 
     def _raw(self, records: np.ndarray) -> Iterator[tuple[Path, list[int], int, list[bytes]]]:
         """File, numbers within it, rows in each, and bytes of these records, in order; a short record comes alone."""

@@ -74,3 +74,30 @@ def test_a_failed_read_leaves_no_half_block() -> None:
         cache.read(np.array([0, 4]), broken)
     np.testing.assert_array_equal(cache.read(np.array([5, 0]), filled)["id"], [5, 0])
     assert filled.asked == [5, 0, 1]
+
+
+@pytest.mark.parametrize("given", [1, 2])
+def test_blocks_whose_rows_were_all_given_make_room_first(given: int) -> None:
+    cache, filled = BlockCache(LAYOUT, ROWS, 5, 6), Filled()
+    window = np.arange(2 * ROWS)
+    cache.read(window if given == 2 else window[:-1], filled)
+    cache.read(window + 2 * ROWS, filled)
+    filled.asked.clear()
+    cache.read(np.array([0]), filled)  # still there, unless the second window took its room
+    assert filled.asked == ([0] if given == 2 else [])
+
+
+def test_a_window_that_shares_a_block_with_the_next_one_keeps_it() -> None:
+    layout, asked = Layout.of({"id": Feature("int64")}), list[int]()
+    cache = BlockCache(layout, 1, 300, 1000)
+
+    def fill(records: np.ndarray, slots: np.ndarray, blocks: Columns) -> None:
+        asked.extend(records.tolist())
+        blocks["id"][slots, 0] = records
+
+    cache.read(np.arange(99), fill)
+    cache.read(np.arange(100), fill)
+    for start in range(99, 900, 100):
+        ids = np.arange(start, start + 101)
+        np.testing.assert_array_equal(cache.read(ids, fill)["id"], ids)
+    assert asked == list(range(1000))  # none a second time

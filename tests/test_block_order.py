@@ -29,3 +29,21 @@ def test_seeds_shuffle_blocks_and_the_short_one_moves_too() -> None:
     orders = [BlockOrder(103, 10, seed).ids(0, 103) for seed in range(20)]
     assert len({tuple(ids.tolist()) for ids in orders}) == 20
     assert len({int(np.flatnonzero(ids == 102)[0]) for ids in orders}) > 5
+
+
+@pytest.mark.parametrize("size", [1000, 1008, 70_000])
+@pytest.mark.parametrize("seed", range(4))  # where the short block lies
+def test_a_stretch_knows_its_examples_in_any_order(size: int, seed: int) -> None:
+    order, random = BlockOrder(size, 16, seed), np.random.default_rng(seed)
+    whole = order.ids(0, size)
+    for start, stop in [(0, size), (5, size - 3), (size // 2 - 7, size)]:
+        stretch = order.stretch(start, stop)
+        length = min(stop - start, 1 << 16)
+        inside = random.permutation(length).astype(np.uint16)  # whose sum with a place in a block may need more bits
+        np.testing.assert_array_equal(stretch.ids(inside), whole[start : start + length][inside])
+
+
+def test_blocks_too_many_to_keep_their_order_lie_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = BlockOrder(1003, 4, 9).ids(100, 900)
+    monkeypatch.setattr("tasks.block_order._MOST_SHUFFLED", 10)
+    np.testing.assert_array_equal(BlockOrder(1003, 4, 9).ids(100, 900), kept)
