@@ -118,6 +118,7 @@ class _Column:
             cure = "labels seem to start at 1: subtract 1 in the dataset's reader"
         elif device_dtype(feature.dtype) != self.dtype and feature.bounds == (None, None):
             cure = f"{feature.dtype} becomes {device_dtype(feature.dtype)} on the device: rescale it in the reader"
+            cure += '; an id that only decides splits can be Feature("uint8", (8,))' if values.ndim == 1 else ""
         return SchemaError(
             f"column {self.name!r} has a bad value", step=step, field=self.name, row=row,
             record=record.item() if isinstance(record, np.generic) else record, got=value, expected=expected,

@@ -15,6 +15,7 @@ CURES = {
     "repeats": 'mend the source, or Validation(repeats="warn")',
     "missing_classes": 'another split, such as a stratified one, or Validation(missing_classes="warn")',
     "drift": "look at the data; if it is as it should be, raise the limit in Validation(drift=...)",
+    "one_label": "another column as the label, or a split whose train part has more of its values",
     "train_classes": "declare only classes that occur, or split the data another way",
 }
 
@@ -23,10 +24,12 @@ def findings(dataset: Dataset, report: dict[str, Any]) -> list[dict[str, Any]]:
     """What is wrong, the worst first: [{"kind", "severity", "what", **facts}]."""
     policy = dataset.validation
     severity = {
-        "train_classes": "error", "leaks": policy.leaks, "conflicts": policy.conflicts, "repeats": policy.repeats,
+        "train_classes": "error", "one_label": "error",
+        "leaks": policy.leaks, "conflicts": policy.conflicts, "repeats": policy.repeats,
         "missing_classes": policy.missing_classes, "drift": policy.on_drift,
     }  # fmt: skip
-    found = [*_classes(dataset, report), *_duplicates(report["duplicates"]), *_drift(report["drift"])]
+    labels = [*_classes(dataset, report), *_one_label(dataset, report)]
+    found = [*labels, *_duplicates(report["duplicates"]), *_drift(report["drift"])]
     rows = [{"kind": kind, "severity": severity[kind], "what": what, **facts} for kind, what, facts in found]
     return sorted(rows, key=lambda row: row["severity"] != "error")
 
@@ -73,6 +76,16 @@ def _classes(dataset: Dataset, report: dict[str, Any]) -> Iterator[tuple[str, st
                 {"split": split, "got": f"0 of {sum(some.values())} records",
                  "in_train": ", ".join(f"{name}: {counts['train'][name]}" for name in absent)},
             )  # fmt: skip
+
+
+def _one_label(dataset: Dataset, report: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """A number that is the same in every train example: there is nothing to learn, and nothing to scale by."""
+    if not dataset.features[dataset.label].is_number:
+        return
+    stats = report["splits"]["train"]["features"][dataset.label]
+    if stats["min"] == stats["max"]:
+        what = "the label is the same number in all examples of the train split"
+        yield "one_label", what, {"split": "train", "field": dataset.label, "got": stats["min"]}
 
 
 def _duplicates(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

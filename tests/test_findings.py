@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import estimates
 import pytest
 import toy
 
@@ -70,3 +71,14 @@ def test_a_class_of_another_split_only_is_named_and_can_not_be_a_warning() -> No
     assert caught.value.facts["classes"] == "cross"
     assert caught.value.facts["elsewhere"] == "cross in test only"
     assert "'test' has no example of ring" in caught.value.facts["also_wrong"]
+
+
+def test_a_number_that_never_changes_can_not_be_learned() -> None:
+    def splits(low: float, high: float) -> dict[str, Any]:
+        one = {"classes": {"storey": {"low": 3, "high": 3}}, "features": {"price": {"min": low, "max": high}}}
+        return {"train": one, "test": one}
+
+    assert findings(estimates.dataset(), report(splits=splits(1.0, 2.0))) == []
+    with pytest.raises(SchemaError, match="the same number in all examples of the train split") as caught:
+        settle(findings(estimates.dataset(), report(splits=splits(7.5, 7.5))))
+    assert (caught.value.facts["field"], caught.value.facts["got"]) == ("price", 7.5)

@@ -7,7 +7,7 @@ import pytest
 
 from datasets.errors import SchemaError
 from datasets.schema import Feature
-from tasks.record_layout import Layout
+from tasks.record_layout import AT_ONCE, Layout
 
 FEATURES = {"b": Feature("int16"), "a": Feature("uint8", (2, 3)), "c": Feature("float32", (2,))}
 
@@ -34,6 +34,13 @@ def test_a_record_is_column_after_column_and_reads_back() -> None:
     for name, values in columns.items():
         assert values.dtype == rows[name].dtype
         np.testing.assert_array_equal(values, rows[name][1:4])
+
+
+@pytest.mark.parametrize("count", [1, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE + 1])
+def test_records_are_those_of_each_span(count: int) -> None:
+    layout, rows = Layout.of(FEATURES), block(3 * count + 4)
+    made = list(layout.records(rows, 2, 2 + 3 * count, 3))
+    assert made == [b"".join(layout.encode(rows, 2 + 3 * i, 5 + 3 * i)) for i in range(count)]
 
 
 def test_bytes_are_little_endian_on_every_machine() -> None:
