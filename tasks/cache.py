@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class ContentKey(CachePolicy):
         if record.exists() and (reason := flaw(record, self.store, self.lost)):
             self.dropped = reason
             LOG.warning("%s runs again: %s", task_ctx.task.name, reason)
-            record.unlink(missing_ok=True)
+            drop(record)
         return self.key
 
 
@@ -132,6 +133,14 @@ def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | Non
     except OSError as error:
         return f"cached artifact can't be read: {error}"
     return lost(store, artifact)
+
+
+def drop(record: Path) -> None:
+    """Removes a record of the cache, whatever has taken its place."""
+    if record.is_dir() and not record.is_symlink():
+        shutil.rmtree(record)
+    else:
+        record.unlink(missing_ok=True)
 
 
 def recorded(record: Path) -> Artifact | None:

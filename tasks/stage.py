@@ -185,7 +185,7 @@ class Stage:
             if anew and past:
                 because = (ASKED_FOR,)
                 LOG.info("%s runs again: %s", self.name, ASKED_FOR)
-                record.unlink(missing_ok=True)
+                cache.drop(record)
             elif not record.exists():
                 because = self._differs(run, job)
                 LOG.info("%s runs: %s", self.name, "; ".join(because))

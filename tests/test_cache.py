@@ -182,6 +182,10 @@ def test_the_key_is_the_stages_and_a_flawed_record_is_dropped_with_the_reason(
     assert said.messages == [f"convert runs again: cached artifact missing: {store.path(artifact)}"]
     assert asked(store, record) == KEY
     assert len(said.messages) == 1
+    (record / "deeper").mkdir(parents=True)  # what is in a record's place goes too, or the stage would run every time
+    assert asked(store, record) == KEY
+    assert not record.exists()
+    assert "IsADirectoryError" in said.messages[1]
 
 
 class BrokenPictureError(OSError):
