@@ -186,7 +186,7 @@ class Order:
             return np.zeros(0, np.int64)
         if not self.shuffle:
             return np.arange(start, stop)
-        parts = []
+        parts, stretch = [], None
         for window in range(start // self.window, (stop - 1) // self.window + 1):
             first = window * self.window
             shuffled, stretch = self._window(epoch, window)

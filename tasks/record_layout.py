@@ -159,9 +159,7 @@ class Layout:
             ValueError: One isn't of so many rows.
         """
         arrays = [blocks[name] for name in self.names]
-        flat = [
-            (memoryview(a.reshape(-1).view(np.uint8)), a.shape[1] * w) for a, w in zip(arrays, self.widths, strict=True)
-        ]
+        flat = [(a.reshape(-1).view(np.uint8).data, a.shape[1] * w) for a, w in zip(arrays, self.widths, strict=True)]
         lengths = [rows * width for width in self.widths]
         for raw, slot in zip(raws, slots, strict=True):
             self._check_length(raw, rows)
