@@ -166,6 +166,7 @@ class TrainStep:
                 raise ContractError(f"{where}: the loss isn't a float", field="loss", got=loss.dtype.name)
             if taken := sorted(set(aux) & set(METRICS)):
                 raise ContractError(f"{where}: these metrics are the step's own", got=", ".join(taken))
+            _numbers(where, aux)
             return loss.astype(jnp.float32), aux
 
         (loss, aux), grads = nnx.value_and_grad(checked_loss, has_aux=True)(model, batch)
@@ -214,6 +215,19 @@ class TrainStep:
         """JSON for the run's page: the budget's, and FLOPs of a step as XLA counts them."""
         cost = self._compiled.cost_analysis() or {}
         return {**self.budget.report(), "flops": cost.get("flops")}
+
+
+def _numbers(where: str, metrics: Mapping[str, Any]) -> None:
+    """Raises ContractError if a metric isn't an array of numbers or truth values."""
+    for name, value in metrics.items():
+        if not isinstance(value, jax.Array) or not (
+            jnp.issubdtype(value.dtype, jnp.number) or jnp.issubdtype(value.dtype, jnp.bool_)
+        ):
+            raise ContractError(
+                f"{where}: a metric of the loss function isn't an array of numbers", field=str(name),
+                got=str(value.dtype) if isinstance(value, jax.Array) else type(value).__name__,
+                cure="jnp.asarray(value) of a number; leave out what isn't one",
+            )  # fmt: skip
 
 
 def _same_types(what: str, old: Any, new: Any) -> None:  # noqa: ANN401

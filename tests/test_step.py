@@ -417,3 +417,15 @@ print(step.budget.used, evaluation.budget.used)
     environment = {**os.environ, "PYTHONPATH": paths, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1", "1"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("metric", "got"), [("text", "str"), (1.0, "float"), (None, "NoneType"), (jax.random.key(0), "key<fry>")]
+)
+def test_a_metric_that_is_no_array_of_numbers_is_named(metric: Any, got: str) -> None:
+    def loss(model: Any, columns: Any) -> Any:
+        return loss_fn(model, columns)[0], {"fine": jnp.int32(1), "odd": metric}
+
+    with pytest.raises(ContractError, match="isn't an array of numbers") as caught:
+        make_step(loss)
+    assert (caught.value.facts["field"], caught.value.facts["got"]) == ("odd", got)

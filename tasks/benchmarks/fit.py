@@ -9,6 +9,7 @@ PyTorch is never in the product's environment: GRISTMILL_PEERS names the Python 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -41,8 +42,13 @@ from tasks.validate import validate_records
 
 PEER = Path(__file__).parent.parent / "peers" / "torch_fit.py"
 ROUNDS = 5
-CASES = {"cnn": (128, 64, 3, "<= 1.02"), "mlp": (64, 140, 16, "<= 1.10")}
-"""By model: examples a step, steps an epoch, epochs of a round, goal against the bare loop."""
+CASES = {"cnn": (128, 64, 3, "<= 1.02"), "mlp": (64, 937, 3, "<= 1.10")}
+"""By model: examples a step, steps an epoch, epochs of a round, goal against the bare loop.
+
+The epoch of the MLP is that of the whole MNIST, or what each evaluation and the last save cost would be spread over
+fewer steps than in any real training; the bundled digits are repeated for it.
+"""
+BUNDLED, TESTED = 10_000, 100
 
 
 def run(rounds: int = ROUNDS, cases: dict[str, tuple[int, int, int, str]] = CASES) -> list[Measure]:
@@ -98,8 +104,13 @@ class Bench:
 
     def __init__(self, root: Path, model: str, batch: int, steps: int, epochs: int) -> None:
         request = prepared("mnist", store=root, model=model, batch_size=batch, epochs=epochs, learning_rate=1e-3)
-        dataset = replace(request.dataset, splits={"train": Rows(0, batch * steps), "test": Rows(9_900, 10_000)})
-        self.dataset = replace(dataset, recipe=replace(dataset.recipe, dropout=0.0))
+        dataset, copies = request.dataset, -(-(batch * steps + TESTED) // BUNDLED)
+        rows = {"train": Rows(0, batch * steps), "test": Rows(copies * BUNDLED - TESTED, copies * BUNDLED)}
+        self.dataset = replace(
+            dataset, splits=rows, recipe=replace(dataset.recipe, dropout=0.0),
+            validation=replace(dataset.validation, leaks="warn"),
+            read=lambda raw: itertools.chain.from_iterable(dataset.read(raw) for _ in range(copies)),
+        )  # fmt: skip
         self._request, self._store = replace(request, dataset=self.dataset), Store(root)
         use_compilation_cache(root)
         self.model, self.batch, self.steps, self._epochs, self._round = model, batch, steps * epochs, epochs, 0
