@@ -37,7 +37,7 @@ def trained(made: Dataset, seed: int = 0) -> nnx.Module:
 
 
 @nnx.jit
-def logits(model: Any, x: jax.Array) -> jax.Array:
+def logits(model: Any, x: Any) -> jax.Array:
     """Of one program a structure: called bare, a model compiles each of its operations by itself."""
     return model(x)
 
