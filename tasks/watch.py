@@ -7,6 +7,7 @@ between those, windows of metrics arrive one behind (`fetching.py`).
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from datasets.errors import TrainingError
 from datasets.recipe import Recipe
 from tasks.carry import Carry
 from tasks.event_log import write_logs
@@ -54,7 +56,7 @@ class Watch:
         wait: InputWait, skipped: int, beside: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._firewall, self._log, self._order, self._recipe, self._rates = firewall, log, order, recipe, rates
-        self._wait, self._waited, self.skipped = wait, 0.0, skipped
+        self._wait, self._waited, self.skipped, self._beside = wait, 0.0, skipped, tuple(beside)
         self._fetching, self._left_out = Fetching((FETCHED[0], *beside, *FETCHED[1:]), FETCH_EVERY), dict[int, Skip]()
         self._began, self._first, self._loss = time.perf_counter(), -1, "no loss"
         self.times: list[dict[str, Any]] = []
@@ -76,14 +78,18 @@ class Watch:
 
         Raises:
             NonFiniteError: The latch tripped.
+            TrainingError: Another metric of the loss function than the loss is NaN or infinite.
         """
         if not (now or self._fetching.full):
             return
         first = at + 1 - self._fetching.count
         found = list(enumerate(self._fetching.all() if now else self._fetching.older(), first))
         sound = list(itertools.takewhile(lambda row: row[1]["applied"], found))
-        rows = [self._row(*row) for row in sound]
-        self._log.append(rows)  # before the look that may end the training
+        rows: list[dict[str, Any]] = []
+        try:
+            rows.extend(self._row(*row) for row in sound)
+        finally:
+            self._log.append(rows)  # what went well, before what may end the training
         if len(sound) < len(found):
             self._left_out |= {skip.verdict.step: skip for skip in self._firewall.check(carry, now=True)}
         else:
@@ -101,6 +107,13 @@ class Watch:
             self.skipped += 1
             skip = self._left_out.pop(at)
             return {**place, "skipped": skip.verdict.kind, "records": list(skip.records)}
+        for name in self._beside:
+            if not math.isfinite(numbers[name]):
+                raise TrainingError(
+                    "a metric of the loss function is not finite; the loss and the gradients of that step were",
+                    metric=name, step=at, got=numbers[name], expected="a finite number",
+                    cure="guard its formula: a division by a count that can be 0, a logarithm of 0",
+                )  # fmt: skip
         update = (at - self.skipped) // self._recipe.accumulate
         return {**place, **numbers, "learning_rate": self._rates.item(min(update, len(self._rates) - 1))}
 

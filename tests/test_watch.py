@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from step_cases import bad_batch, batch, make_step
+from step_cases import bad_batch, batch, loss_fn, make_step
 
-from datasets.errors import NonFiniteError
+from datasets.errors import NonFiniteError, TrainingError
 from datasets.schema import Recipe
 from tasks import watch
 from tasks.carry import Policy
@@ -99,3 +99,22 @@ def test_logs_for_other_tools_never_end_a_training(tmp_path: Path, caplog: pytes
     (tmp_path / "logs").write_text("a file in the folder's place")
     write_training_logs(log.path, tmp_path / "logs", [], 0.0)
     assert "can't be written for other tools" in caplog.text
+
+
+def test_a_metric_that_is_no_number_is_named_with_its_step(tmp_path: Path) -> None:
+    def loss(model: Any, columns: Any) -> Any:
+        found = (columns["y"] == 0).sum()
+        return loss_fn(model, columns)[0], {"share": found / found}
+
+    step, log = make_step(loss), MetricLog(tmp_path / "metrics.jsonl", None)
+    rates, recipe = np.ones(10, np.float32), Recipe(batch_size=8)
+    watching = Watch(
+        Firewall(step, every=4), log, Order(80, 8, 0), recipe, rates, InputWait(0), 0, beside=("share",)
+    )  # fmt: skip
+    fine, without = batch(0), {**batch(0), "y": np.ones(8, np.int32)}
+    assert (fine["y"] == 0).any()
+    with pytest.raises(TrainingError, match="the loss and the gradients of that step were") as caught:
+        run(step, watching, [fine, fine, without, fine], Shown(), now={3})
+    assert (caught.value.facts["metric"], caught.value.facts["step"]) == ("share", 2)
+    assert not isinstance(caught.value, NonFiniteError)
+    assert [row["step"] for row in read_metrics(log.path)] == [0, 1]
