@@ -9,6 +9,7 @@ PyTorch is never in the product's environment: GRISTMILL_PEERS names the Python 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -69,6 +70,7 @@ def run(rounds: int = ROUNDS, cases: dict[str, tuple[int, int, int, str]] = CASE
             taken: dict[str, list[float]] = {name: [] for name in names}
             for turn in range(rounds):
                 for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                    gc.collect()  # or one loop would clear away what the one before left
                     taken[name].append(loops[name]())
             measures += report(model, batch, bench.steps, taken, goal)
     return measures
