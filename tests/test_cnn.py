@@ -116,7 +116,7 @@ def test_a_head_of_another_width_breaks_the_output_contract() -> None:
     model = build()
     model.head = nnx.Linear(128, 9, rngs=nnx.Rngs(0))
     with pytest.raises(ContractError, match="model cnn, output"):
-        model(images())
+        logits(model, images())
 
 
 @pytest.mark.slow
@@ -152,6 +152,6 @@ def test_in_bfloat16_everything_heavy_is_and_what_is_kept_is_not() -> None:
     dots = [line for line in text.splitlines() if "dot_general" in line]
     assert len(dots) >= 4
     assert all("bf16" in line.split("=")[0] for line in dots)
-    out = model(np.zeros((2, 8, 8, 1), np.uint8))
+    out = logits(model, np.zeros((2, 8, 8, 1), np.uint8))
     assert out.dtype == jnp.float32
     assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(model, nnx.BatchStat))} == {jnp.dtype(jnp.float32)}

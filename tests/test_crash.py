@@ -170,6 +170,8 @@ def test_killed_at_random_moments_from_the_very_start(reference: Reference, tmp_
     assert not [path for path in (store / "tmp").iterdir() if path.is_dir()], "a killed run's draft was left behind"
 
 
+# The sample of worst moments is six kills in a row
+@pytest.mark.slow
 def test_killed_twice_in_a_row_with_a_checkpoint_every_step(reference: Reference, prepared: Path) -> None:
     reached = []
     for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,10 @@ def test_pictures_of_the_benchmark_decode_to_their_pixels() -> None:
     rows = source.read(np.array([2, 0]))
     np.testing.assert_array_equal(rows["inputs"][1], feed.decode(source.encoded[0]))
     assert rows["inputs"].shape == (2, 128, 128, 3)
+
+
+def test_a_peers_interpreter_that_ends_is_named_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRISTMILL_PEERS", "/bin/false")
+    with feed.Peers(tmp_path, 64) as peers:
+        assert [peers.missing(name) for name in ("torch_items", "torch_batches")] == [True, True]
+        assert peers.ask("torch_items", 1.0) == {"missing": "the interpreter ended"}

@@ -89,7 +89,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name", [name if name in ("both", "early") else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
+)
 def test_stopped_and_resumed_is_equal_to_the_last_bit(
     request_: Request, inputs: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -111,7 +111,7 @@ def peer(script: str, folder: str) -> Times | str:
     if not python:
         return "GRISTMILL_PEERS isn't set"
     began, times = time.perf_counter(), Times()
-    arguments = [python, "-P", str(PEERS / f"{script}.py"), folder, str(EVERY), str(BATCH)]
+    arguments = [python, "-EP", str(PEERS / f"{script}.py"), folder, str(EVERY), str(BATCH)]
     with subprocess.Popen(arguments, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
         end = threading.Timer(LIMIT, process.kill)
         end.start()

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -325,7 +325,7 @@ class Peers:
         self._process: subprocess.Popen[str] | None = None
         if python := os.environ.get("GRISTMILL_PEERS"):
             self._process = subprocess.Popen(  # noqa: S603 - what the user named
-                [python, "-P", str(PEERS), str(folder), str(batch)],
+                [python, "-EP", str(PEERS), str(folder), str(batch)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder,
             )  # fmt: skip
 
@@ -334,7 +334,8 @@ class Peers:
 
     def __exit__(self, *error: object) -> None:
         if self._process is not None:
-            self._process.stdin.close()  # type: ignore[union-attr]
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()  # type: ignore[union-attr]
             self._process.wait(30)
 
     def ask(self, peer: str, seconds: float) -> dict[str, Any]:
@@ -342,8 +343,9 @@ class Peers:
         if self._process is None:
             return {"missing": "GRISTMILL_PEERS isn't set"}
         assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - pipes
-        self._process.stdin.write(json.dumps({"peer": peer, "seconds": seconds}) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # then there is nothing to read either
+            self._process.stdin.write(json.dumps({"peer": peer, "seconds": seconds}) + "\n")
+            self._process.stdin.flush()
         return json.loads(self._process.stdout.readline() or '{"missing": "the interpreter ended"}')
 
     def missing(self, peer: str) -> bool:

@@ -99,7 +99,7 @@ def metaflow(python: str, folder: Path) -> Callable[[], float]:
 
 
 def _has(python: str, module: str) -> bool:
-    return subprocess.run([python, "-P", "-c", f"import {module}"], capture_output=True, check=False).returncode == 0  # noqa: S603
+    return subprocess.run([python, "-EP", "-c", f"import {module}"], capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
 def _timed(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> float:
