@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import platform
@@ -70,6 +71,16 @@ def paired(
     return Measure(
         name, statistics.median(ours), unit, against, statistics.median(ratios), (min(ratios), max(ratios)), goal
     )
+
+
+def in_turns(one: Callable[[], float], other: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
+    """What two measurements give, one right after the other in each round; by turns the one and the other is first."""
+    both, found = (one, other), ([], [])
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            gc.collect()  # or one would clear away what the other left
+            found[which].append(both[which]())
+    return found
 
 
 def names() -> list[str]:

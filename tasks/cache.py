@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import shutil
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from prefect.tasks import Task, exponential_backoff, task
 from datasets.errors import ArtifactDamaged, GristmillError, TransientError
 from tasks.artifact import Artifact, Store
 from tasks.backlog import FLOW
+from tasks.durable import remove
 from tasks.progress import LOG
 
 RETRIES = 3
@@ -72,7 +72,7 @@ class ContentKey(CachePolicy):
         if record.exists() and (reason := flaw(record, self.store, self.lost)):
             self.dropped = reason
             LOG.warning("%s runs again: %s", task_ctx.task.name, reason)
-            drop(record)
+            remove(record)  # or whatever has taken its place
         return self.key
 
 
@@ -133,14 +133,6 @@ def flaw(record: Path, store: Store, lost: Callable[[Store, Artifact], str | Non
     except OSError as error:
         return f"cached artifact can't be read: {error}"
     return lost(store, artifact)
-
-
-def drop(record: Path) -> None:
-    """Removes a record of the cache, whatever has taken its place."""
-    if record.is_dir() and not record.is_symlink():
-        shutil.rmtree(record)
-    else:
-        record.unlink(missing_ok=True)
 
 
 def recorded(record: Path) -> Artifact | None:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -116,6 +117,14 @@ def entries_below(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                     todo.append(f"{below}{entry.name}/")
                 else:
                     yield f"{below}{entry.name}", entry
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a folder; it may be gone already."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path)
 
 
 def fsync_dir(folder: Path) -> None:

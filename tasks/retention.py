@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from datasets.errors import CheckpointCorrupt, ParameterError
 from datasets.schema import check_int
+from tasks.durable import remove
 from tasks.snapshot import Manifest, read_manifest
 
 SAVING, TRASH, DAMAGED = ".saving-", ".trash-", "damaged-"
@@ -133,11 +133,3 @@ def remove_attempt(partial: Path, *, seconds: float = 2.0) -> None:
         if time.monotonic() > deadline:
             return
         time.sleep(0.01)
-
-
-def remove(path: Path) -> None:
-    """Removes a file, a link or a folder; it may be gone already."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-    else:
-        shutil.rmtree(path)

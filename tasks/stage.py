@@ -23,6 +23,7 @@ from typing import Any
 from tasks import reasons
 from tasks.artifact import Artifact, Draft, Store
 from tasks.canonical import canonical
+from tasks.durable import remove
 from tasks.fingerprint import Sources
 from tasks.hashing import Hashing
 from tasks.lock import Lock
@@ -185,7 +186,7 @@ class Stage:
             if anew and past:
                 because = (ASKED_FOR,)
                 LOG.info("%s runs again: %s", self.name, ASKED_FOR)
-                cache.drop(record)
+                remove(record)
             elif not record.exists():
                 because = self._differs(run, job)
                 LOG.info("%s runs: %s", self.name, "; ".join(because))

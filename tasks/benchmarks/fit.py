@@ -10,7 +10,6 @@ PyTorch is never in the product's environment: GRISTMILL_PEERS names the Python 
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
@@ -31,7 +30,7 @@ from flax import nnx
 
 from datasets.splits import Rows
 from tasks.artifact import Store
-from tasks.benchmark import Measure, paired
+from tasks.benchmark import Measure, in_turns, paired
 from tasks.compiled import use_compilation_cache
 from tasks.convert import convert_raw
 from tasks.feed import chosen_setting, columns, plan_input
@@ -75,14 +74,8 @@ def run(rounds: int | None = None, cases: dict[str, tuple[int, int, int, str]] =
 
 def pairs_of(ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> Pairs:
     """Seconds of both loops, a pair a round in alternating order, after one round of each that doesn't count."""
-    pairs: Pairs = []
-    for turn in range(rounds + 1):
-        seconds = []
-        for loop in (ours, theirs) if turn % 2 else (theirs, ours):
-            gc.collect()  # or one loop would clear away what the other left
-            seconds.append(loop())
-        pairs.append((seconds[0], seconds[1]) if turn % 2 else (seconds[1], seconds[0]))
-    return pairs[1:]
+    of_theirs, of_ours = in_turns(theirs, ours, rounds + 1)
+    return list(zip(of_ours, of_theirs, strict=True))[1:]
 
 
 def report(model: str, batch: int, steps: int, pairs: Mapping[str, Pairs], goal: str) -> list[Measure]:

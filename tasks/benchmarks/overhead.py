@@ -6,7 +6,6 @@ The limit is a flow of as many cached tasks that do nothing, on the same server,
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import StoreError
-from tasks.benchmark import Measure, paired
+from tasks.benchmark import Measure, in_turns, paired
 from tasks.request import CHECKOUT
 from tasks.server import embedded, start_embedded, stop, wait_until_healthy
 
@@ -70,12 +69,7 @@ def _flows(request: dict[str, Any], results: Path) -> tuple[list[float], list[fl
     _check_cached(summary)
     idle = _idle_flow(results, [stage["name"] for stage in summary["stages"]])
     idle()
-    work: dict[str, Callable[[], object]] = {"ours": lambda: train(**request), "theirs": idle}
-    seconds: dict[str, list[float]] = {name: [] for name in work}
-    for number in range(ROUNDS):
-        for name in sorted(work, reverse=number % 2 == 1):  # in turns the one and the other first
-            seconds[name].append(_seconds(work[name]))
-    return seconds["ours"], seconds["theirs"]
+    return in_turns(lambda: _seconds(lambda: train(**request)), lambda: _seconds(idle), ROUNDS)
 
 
 def _idle_flow(results: Path, names: list[str]) -> Callable[[], object]:
@@ -106,7 +100,6 @@ def _seconds(work: Callable[[], object]) -> float:
     # The server still writes down the events of the run before: a cost of runs that follow within the same second, not
     # of what is measured here.
     time.sleep(SETTLE)
-    gc.collect()  # else either may have to clear away what the other left
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
