@@ -1,13 +1,15 @@
 """A split decoded once into memory-mapped columns: the fast tier of the feed.
 
 A folder holds `<feature>.npy` for each feature and a manifest with their SHA-256, written last. The folder appears by
-rename, so it is either whole or absent; it's derived from shards and may be deleted at any time.
+rename, so it is either whole or absent; it's derived from shards and may be deleted at any time. A process that asks
+for columns that are there already reads every byte of them once before it relies on them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,10 +29,12 @@ from tasks.records import Shards
 
 MANIFEST = "columns.json"
 _FORMAT = 1
+LOG = logging.getLogger("gristmill")
+_proven: set[tuple[tuple[str, int, int, int], ...]] = set()  # files whose content this process found to be right
 
 
 def build_columns(shards: Shards, folder: Path) -> None:
-    """Decodes a split into `folder`, unless that is there already; a damaged one is replaced.
+    """Decodes a split into `folder`, unless that is there already; a damaged one is replaced, with a warning.
 
     Any number of processes may do it at once: one builds, the others wait and find it done. A killed builder leaves
     nothing but a `.partial` folder beside, which the next one removes.
@@ -64,9 +68,16 @@ def build_columns(shards: Shards, folder: Path) -> None:
 
 def _is_of(folder: Path, shards: Shards) -> bool:
     try:
-        return MappedColumns(folder).made_from == shards.digest
-    except ArtifactDamaged:
+        columns = MappedColumns(folder)
+        if columns.made_from != shards.digest:
+            return False
+        if (stamp := columns.stamp()) not in _proven:
+            columns.verify(full=True)
+            _proven.add(stamp)
+    except ArtifactDamaged as damage:
+        LOG.warning("decoded again from the shards: %s", damage)
         return False
+    return True
 
 
 def _write(shards: Shards, folder: Path) -> None:
@@ -188,6 +199,14 @@ class MappedColumns:
         # "clip" changes nothing, because the ids were checked, and is nearly twice as fast as the default, which
         # checks each id again while it copies.
         return {name: array.take(ids, axis=0, mode="clip") for name, array in self._arrays.items()}
+
+    def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Path, inode, size and time (ns) of the last change of each file: another one after a program changed it."""
+        paths = [self.folder / column["file"] for column in self._columns]
+        stats = [path.stat() for path in paths]
+        return tuple(
+            (str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in zip(paths, stats, strict=True)
+        )
 
     def verify(self, *, full: bool) -> None:
         """Checks that the files are there with their sizes, and with `full` also their digests.

@@ -172,6 +172,32 @@ def test_a_flipped_byte_is_found_by_full_verification(built: MappedColumns) -> N
     assert str(path) in str(caught.value)
 
 
+def test_a_flipped_byte_is_found_before_the_columns_are_relied_on(
+    shards: Shards, built: MappedColumns, said: pytest.LogCaptureFixture
+) -> None:
+    def flip() -> None:
+        data = bytearray((built.folder / "image.npy").read_bytes())
+        data[-1] ^= 1
+        (built.folder / "image.npy").write_bytes(bytes(data))
+
+    for _ in range(2):  # also by a process that found them right before
+        flip()
+        build_columns(shards, built.folder)
+        assert_reads(MappedColumns(built.folder), rows())
+        assert "image.npy" in said.text
+        said.clear()
+        build_columns(shards, built.folder)
+        assert said.text == ""
+
+
+def test_every_byte_is_read_once_by_a_process(
+    shards: Shards, built: MappedColumns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_columns(shards, built.folder)
+    monkeypatch.setattr(columns_module, "sha256_file", lambda path: pytest.fail("read again"))
+    build_columns(shards, built.folder)
+
+
 def test_a_damaged_shard_leaves_no_columns(tmp_path: Path, shards: Shards) -> None:
     path = shards.folder / shards.shards[2].name
     path.write_bytes(b"x" * shards.shards[2].bytes)
