@@ -57,18 +57,19 @@ class ExampleRandom:
         self._seed, self._epoch, self._ids, self._place = seed, epoch, ids, place
         self._calls = 0
 
-    def random(self, size: tuple[int, ...] = ()) -> np.ndarray:
-        """Gives float32 [B, *size], 0 <= u < 1, multiples of 2**-24."""
+    def random(self, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Gives float32 [B, *size], 0 <= u < 1, multiples of 2**-24; a size of 3 is one of (3,)."""
         seed = mix(self._seed, _TRANSFORMS, self._place, self._calls)
         self._calls += 1
-        draws = int(np.prod(size, dtype=np.int64))
-        return uniform(seed, self._epoch, self._ids, draws).reshape(len(self._ids), *size)
+        shape = (size,) if isinstance(size, int) else size
+        draws = int(np.prod(shape, dtype=np.int64))
+        return uniform(seed, self._epoch, self._ids, draws).reshape(len(self._ids), *shape)
 
-    def uniform(self, low: float = 0.0, high: float = 1.0, size: tuple[int, ...] = ()) -> np.ndarray:
+    def uniform(self, low: float = 0.0, high: float = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Gives float32 [B, *size], low <= x < high but for rounding."""
         return np.float32(low) + self.random(size) * np.float32(high - low)
 
-    def integers(self, low: int, high: int, size: tuple[int, ...] = ()) -> np.ndarray:
+    def integers(self, low: int, high: int, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Gives int64 [B, *size], low <= n < high.
 
         Raises:
@@ -78,7 +79,7 @@ class ExampleRandom:
             raise ParameterError("no such range of whole numbers", got=f"{low} ... {high - 1}", expected="1 ... 2**24")
         return low + (self.random(size).astype(np.float64) * (high - low)).astype(np.int64)
 
-    def normal(self, loc: float = 0.0, scale: float = 1.0, size: tuple[int, ...] = ()) -> np.ndarray:
+    def normal(self, loc: float = 0.0, scale: float = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Gives float32 [B, *size] of a normal distribution in 65,536 equal pieces, cut at 4.3 times the scale."""
         piece = (self.random(size) * np.float32(1 << 16)).astype(np.int64)
         return np.float32(loc) + np.take(normal_quantiles(), piece) * np.float32(scale)

@@ -14,9 +14,10 @@ from typing import Any
 import grain
 import numpy as np
 
-from datasets.errors import ParameterError, PipelineError
+from datasets.errors import GristmillError, ParameterError, PipelineError
 from datasets.schema import Columns
 from tasks.batches import Batches
+from tasks.blame import blamed
 from tasks.order import Order, Sharding
 from tasks.pipeline import Pipeline, Source
 from tasks.transform_identity import identity_of_transform
@@ -41,7 +42,8 @@ class DataLoader:
         read_options: Threads and batches that are made ahead in each process, none unless said. Changes no batch.
         shard_options: Which slots of each batch this process reads; the sampler's if None.
         mask: Name of a bool column for the padded last batch of an epoch; see `Pipeline`.
-        digest: Of the data, for the state's identity; the source's own if it has one.
+        digest: Of the data, for the state's identity; the source's own if it has one, else of its content, for which
+            all rows are read when a state is first asked for.
 
     Raises:
         ParameterError: An operation is missing, too many, unknown or in the wrong place.
@@ -76,7 +78,7 @@ class DataLoader:
         ).shared(shard_options or sampler._shard_options)  # type: ignore[arg-type]
         self.pipeline = Pipeline(
             source, order, inputs=next(iter(source.features)), transforms=transforms, mask=mask,
-            digest=digest or getattr(source, "digest", ""), split="",
+            digest=digest or getattr(source, "digest", None), split="",
         )  # fmt: skip
         self._stop = None if epochs is None else order.total_steps(epochs)
         options = read_options or grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
@@ -133,11 +135,12 @@ class Selected:
         condition: Its `filter` gets columns, [rows, ...] each, and gives bool [rows].
 
     Raises:
-        PipelineError: Nothing passes, or the filter gives something else.
+        PipelineError: Nothing passes, or the filter fails or gives something else; a row it fails for is named.
+        GristmillError: As the source or the filter raised it.
 
     Attributes:
         kept: int64, numbers of the rows in the source that passed.
-        digest: Of the source's digest and the filter.
+        digest: Of the source's digest, the filter and the rows that passed; None if the source has none.
     """
 
     def __init__(self, source: Source, condition: grain.transforms.Filter) -> None:
@@ -145,7 +148,7 @@ class Selected:
         parts = [np.zeros(0, np.int64)]
         for start in range(0, len(source), _ROWS_AT_ONCE):
             ids = np.arange(start, min(start + _ROWS_AT_ONCE, len(source)))
-            passed: Any = condition.filter(source.read(ids))
+            passed = self._passed(condition, ids)
             if getattr(passed, "dtype", None) != np.bool_ or passed.shape != ids.shape:
                 raise PipelineError(
                     f"{type(condition).__name__}.filter gave something else than a truth value a row",
@@ -156,8 +159,23 @@ class Selected:
         self.kept = np.concatenate(parts)
         if not len(self.kept):
             raise PipelineError(f"no row passes {type(condition).__name__}", got=f"0 of {len(source)} rows")
-        name = json.dumps([getattr(source, "digest", ""), identity_of_transform(condition)])
-        self.digest = hashlib.sha256(name.encode()).hexdigest()
+        # Which rows passed is part of it, because a filter's code has no name. None if the source has none.
+        passed = hashlib.sha256(self.kept.tobytes()).hexdigest()
+        name = json.dumps([getattr(source, "digest", None), identity_of_transform(condition), passed])
+        self.digest = hashlib.sha256(name.encode()).hexdigest() if getattr(source, "digest", None) else None
+
+    def _passed(self, condition: grain.transforms.Filter, ids: np.ndarray) -> Any:  # noqa: ANN401
+        def judge(some: np.ndarray) -> object:
+            return condition.filter(self.source.read(some))
+
+        try:
+            return judge(ids)
+        except GristmillError:
+            raise
+        except (Exception, SystemExit) as error:
+            cause = f"{type(error).__name__}: {error}"
+            name = f"{type(condition).__name__}.filter"
+            raise PipelineError(f"{name} failed", cause=cause, **blamed(judge, ids)) from error
 
     def __len__(self) -> int:
         return len(self.kept)

@@ -13,7 +13,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import grain
@@ -23,9 +24,11 @@ from datasets.augment import Augmentation
 from datasets.errors import GristmillError, ParameterError, PipelineError, PipelineStateError, SchemaError
 from datasets.schema import Columns, Feature, check_int
 from tasks.batches import Batches
+from tasks.blame import blamed, shown
 from tasks.example_random import ExampleRandom, uniform
 from tasks.order import Order
 from tasks.record_layout import Layout
+from tasks.source_digest import digest_of
 from tasks.transform_identity import identity_of_augmentation, identity_of_transform
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
@@ -62,7 +65,8 @@ class Pipeline:
             stay rows; columns may come, go, and change shape and dtype. Dataclasses, if they have parameters.
         mask: Name of a column bool [share] to add, True for examples; a last, short batch of an epoch is then
             filled up with example 0. Needs an order with `drop_remainder=False`.
-        digest: Of the data, for the state's identity; the same for every cut of the same rows into shards.
+        digest: Of the data, for the state's identity; the same for every cut of the same rows into shards. None: of
+            what `source` gives, all of which is then read when a state is first asked for.
         split: Name of the split, for the state's identity.
 
     Raises:
@@ -72,7 +76,7 @@ class Pipeline:
 
     def __init__(
         self, source: Source, order: Order, *, inputs: str, augment: Sequence[Augmentation] = (),
-        transforms: Sequence[Transform] = (), mask: str | None = None, digest: str, split: str,
+        transforms: Sequence[Transform] = (), mask: str | None = None, digest: str | None, split: str,
     ) -> None:  # fmt: skip
         if len(source) != order.size:
             raise PipelineError("the order is of another number of records", got=order.size, expected=len(source))
@@ -86,7 +90,7 @@ class Pipeline:
         self._transforms += [identity_of_transform(transform) for transform in transforms]
         self.transforms, self.mask = tuple(transforms), mask
         self.source, self.order, self.inputs, self.augment = source, order, inputs, tuple(augment)
-        self.digest, self.split = digest, split
+        self._digest, self.split = digest, split
         self._row_bytes = Layout.of(source.features).row_bytes or 1
 
     def batch(self, step: int) -> Columns:
@@ -140,7 +144,7 @@ class Pipeline:
 
         def where(index: int) -> dict[str, Any]:
             epoch, ids = self.order.ids(start + index)
-            return {"step": start + index, "epoch": epoch, "examples": _some(ids)}
+            return {"step": start + index, "epoch": epoch, "examples": shown(ids)}
 
         stop = _ENDLESS if stop is None else stop
         return Batches(
@@ -164,6 +168,11 @@ class Pipeline:
                 for first in range(0, len(ids), share)
             ]
         return [self.batch(step)]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the data."""
+        return self._digest or digest_of(self.source)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -211,11 +220,10 @@ class Pipeline:
             for augmentation in self.augment:
                 images = columns[self.inputs]
                 changed = augmentation(images, u[:, first : first + augmentation.draws])
-                if changed.shape != images.shape or changed.dtype != images.dtype:
+                if _kind(changed) != _kind(images):
                     raise PipelineError(
-                        f"{augmentation} changed shape or dtype", got=f"{changed.dtype} {list(changed.shape)}",
-                        expected=f"{images.dtype} {list(images.shape)}",
-                    )  # fmt: skip
+                        f"{augmentation} changed shape or dtype", got=_kind(changed), expected=_kind(images)
+                    )
                 columns[self.inputs] = changed
                 first += augmentation.draws
         return self._transformed(columns, epoch, ids) if self.transforms else columns
@@ -226,6 +234,7 @@ class Pipeline:
                 columns = transform.random_map(columns, ExampleRandom(self.order.seed, epoch, ids, place))  # type: ignore[arg-type]
             else:
                 columns = transform.map(columns)  # type: ignore[assignment]
+            _check_columns(columns, transform)
             lengths = {name: len(values) for name, values in columns.items() if len(values) != len(ids)}
             if lengths:
                 raise PipelineError(
@@ -236,9 +245,21 @@ class Pipeline:
 
     def _where(self, step: int, epoch: int, ids: np.ndarray) -> dict[str, Any]:
         """Facts about a failed batch; names the example if one alone is to blame."""
-        culprit = _culprit(lambda some: self._make(epoch, some), ids)
-        which = {"examples": _some(ids)} if culprit is None else {"example": culprit}
-        return {"step": step, "epoch": epoch, **which}
+        return {"step": step, "epoch": epoch, **blamed(lambda some: self._make(epoch, some), ids)}
+
+
+def _kind(values: Any) -> str:  # noqa: ANN401 - whatever an augmentation gave
+    return f"{values.dtype} {list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
+
+
+def _check_columns(columns: Any, transform: Transform) -> None:  # noqa: ANN401 - whatever a transform gave
+    given = isinstance(columns, Mapping)
+    if not given or not all(np.ndim(values) for values in columns.values()):
+        raise PipelineError(
+            f"{type(transform).__name__} gave something else than columns",
+            got={name: _kind(values) for name, values in columns.items()} if given else _kind(columns),
+            expected="a dict of arrays [rows, ...]", cure="return {**columns, ...} with what changes",
+        )  # fmt: skip
 
 
 def evaluation_batches(source: Source, batch_size: int) -> Iterator[tuple[Columns, np.ndarray]]:
@@ -277,24 +298,3 @@ def check_device_range(columns: Columns, ids: np.ndarray) -> None:
                     example=int(ids[at[0]]), got=int(values[at]), expected=f"{limits.min} ... {limits.max}",
                     cure="scale, hash or drop this column in the dataset's reader, or store it as float32",
                 )  # fmt: skip
-
-
-def _culprit(make: Callable[[np.ndarray], object], ids: np.ndarray) -> int | None:
-    """The first record with which a batch alone fails, by halving; None if only their combination does."""
-
-    def fails(some: np.ndarray) -> bool:
-        try:
-            make(some)
-        except (Exception, SystemExit):
-            return True
-        return False
-
-    while len(ids) > 1:
-        half = ids[: len(ids) // 2]
-        ids = half if fails(half) else ids[len(ids) // 2 :]
-    return int(ids[0]) if fails(ids) else None
-
-
-def _some(ids: np.ndarray) -> str:
-    shown = ", ".join(str(i) for i in ids[:20].tolist())
-    return shown if len(ids) <= 20 else f"{shown}, ... ({len(ids)} in all)"

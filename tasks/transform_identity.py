@@ -42,9 +42,10 @@ def identity_of_transform(transform: object) -> dict[str, Any]:
         )
     if dataclasses.is_dataclass(transform) and not isinstance(transform, type):
         return _json_of(transform, dataclasses.asdict(transform))
-    if getattr(transform, "__dict__", None):
+    slots = [slot for kind in type(transform).__mro__ for slot in getattr(kind, "__slots__", ())]
+    if hidden := [*getattr(transform, "__dict__", {}), *slots]:
         raise ParameterError(
-            f"{name} has parameters that no state can name", got=", ".join(vars(transform)),
+            f"{name} has parameters that no state can name", got=", ".join(hidden),
             expected="a frozen dataclass, or no attributes",
         )  # fmt: skip
     return _json_of(transform, {})

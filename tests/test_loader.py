@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from datasets.schema import Columns, Feature
 from tasks.example_random import ExampleRandom
 from tasks.loader import DataLoader, Selected
 from tasks.order import Order
+from tasks.pipeline import Pipeline
 
 SIZE = 103
 Batch = grain.transforms.Batch
@@ -151,6 +153,90 @@ def test_a_state_belongs_to_the_same_data_filters_and_transforms() -> None:
     }.items():
         with pytest.raises(PipelineStateError, match=named):
             pipeline(*others).restore(state)
+
+
+class Bare(Memory):
+    """Rows without a digest."""
+
+    digest = None
+
+    def __init__(self, first: int = 0) -> None:
+        super().__init__()
+        self.columns["x"][0] = first
+
+
+def test_a_state_of_rows_without_a_digest_belongs_to_their_content() -> None:
+    for operations in ([Batch(8)], [Odd(), Batch(8)], [Low(), Batch(8)]):
+        state = DataLoader(Bare(), sampler(), operations).pipeline.state(5)
+        assert DataLoader(Bare(), sampler(), operations).pipeline.restore(state) == 5
+        other = DataLoader(Bare(9), sampler(), operations).pipeline
+        if isinstance(operations[0], Odd):  # the row that differs isn't among them
+            assert other.restore(state) == 5
+        else:
+            with pytest.raises(PipelineStateError, match="digest"):
+                other.restore(state)
+
+
+def test_a_filter_whose_code_chooses_other_rows_makes_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = DataLoader(Memory(), sampler(), [Odd(), Batch(8)]).pipeline.state(5)
+    monkeypatch.setattr(Odd, "filter", lambda self, element: element["id"] % 2 == 0)
+    size = len(Selected(Memory(), Odd()))
+    with pytest.raises(PipelineStateError, match="digest") as caught:
+        DataLoader(Memory(), sampler(), [Odd(), Batch(8)]).pipeline.restore(state)
+    assert size == 52
+    assert "digest" in caught.value.facts
+
+
+@dataclass(frozen=True)
+class Low(grain.transforms.Filter):
+    def filter(self, element: Columns) -> Any:
+        return element["id"] < 50
+
+
+@dataclass(frozen=True)
+class Fails(grain.transforms.Filter):
+    deed: str
+
+    def filter(self, element: Columns) -> Any:
+        if (element["id"] == 71).any():
+            if self.deed == "exit":
+                sys.exit(0)
+            raise StopIteration if self.deed == "stop" else KeyError("no such word")
+        return element["id"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("deed", "cause"), [("raise", "KeyError: 'no such word'"), ("stop", "StopIteration: "), ("exit", "SystemExit: 0")]
+)
+def test_a_filter_that_fails_names_the_row(deed: str, cause: str) -> None:
+    with pytest.raises(PipelineError, match=r"Fails\.filter failed") as caught:
+        DataLoader(Memory(), sampler(), [Fails(deed), Batch(8)])
+    assert caught.value.facts == {"cause": cause, "example": 71}
+
+
+@dataclass(frozen=True)
+class Gives(grain.transforms.Map):
+    what: Any
+
+    def map(self, element: Columns) -> Any:
+        return self.what
+
+
+@pytest.mark.parametrize("what", [None, 3, [1, 2], {"x": None}, {"x": 3.0}])
+def test_a_map_that_gives_no_columns_is_named(what: Any) -> None:
+    with pytest.raises(PipelineError, match="Gives gave something else than columns") as caught:
+        list(DataLoader(Memory(), sampler(), [Batch(8), Gives(what)]))
+    assert caught.value.facts["step"] == 0
+
+
+def test_settings_reach_grain(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, int]] = []
+    monkeypatch.setattr(Pipeline, "iterate", lambda self, start, stop, **settings: asked.append(settings))
+    for workers, options in ((0, None), (2, None), (2, grain.ReadOptions(3, 5)), (0, grain.ReadOptions(0, 5))):
+        DataLoader(Memory(), sampler(), [Batch(8)], worker_count=workers, read_options=options).batches()
+    assert [(s["workers"], s["threads"], s["prefetch"]) for s in asked] == [
+        (0, 0, 0), (2, 0, 0), (2, 3, 5), (0, 0, 0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

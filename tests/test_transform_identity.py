@@ -30,6 +30,13 @@ class Hidden(Plain):
         self.factor = 2
 
 
+class Slotted(Plain):
+    __slots__ = ("factor",)
+
+    def __init__(self) -> None:
+        self.factor = 2
+
+
 def test_an_identity_is_the_class_and_its_parameters_as_json_gives_them_back() -> None:
     assert identity_of_augmentation(Shift(2)) == {"class": "Shift", "pixels": 2}
     assert identity_of_augmentation(Crop(2)) != identity_of_augmentation(Crop(3))
@@ -45,8 +52,12 @@ def test_what_is_no_augmentation(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"), [(len, "no transform"), (Hidden(), "parameters that no state"), (Above(b"x"), "isn't JSON")]
-)
+    ("wrong", "why"),
+    [
+        (len, "no transform"), (Hidden(), "parameters that no state"), (Slotted(), "parameters that no state"),
+        (Above(b"x"), "isn't JSON"),
+    ],
+)  # fmt: skip
 def test_what_no_state_could_name(wrong: Any, why: str) -> None:
     with pytest.raises(ParameterError, match=why):
         identity_of_transform(wrong)
