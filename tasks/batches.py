@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
-from multiprocessing import connection, shared_memory
+from multiprocessing import connection, resource_tracker, shared_memory
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,6 +35,7 @@ from datasets.schema import Columns, check_float, check_int
 
 _POLL = 1.0  # seconds between looks at the workers while a batch is awaited
 _GRACE = 3.0  # seconds that workers get to end by themselves
+_LAST_CREATION = 0.05  # seconds within which shared memory that has got its name is created
 
 
 class Batches(Iterator[Columns]):
@@ -282,18 +283,25 @@ def start_worker(index: int, count: int, *, shared: str) -> None:
     shared_memory._SHM_SAFE_NAME_LENGTH = len(shared) + 17  # pyright: ignore[reportAttributeAccessIssue]
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="gristmill-watch").start()
+        threading.Thread(target=_end_with, args=(parent.sentinel, shared), daemon=True, name="gristmill-watch").start()
 
 
 def _unlink(prefix: str) -> None:
     """Removes shared memory of workers that are gone; Linux shows it as files."""
     for path in Path("/dev/shm").glob(f"{prefix}*"):  # noqa: S108 - no temporary file of ours
-        with contextlib.suppress(FileNotFoundError):
-            left = shared_memory.SharedMemory(path.name)
-            left.close()
-            left.unlink()
+        # Python's own way would map it, which fails where a worker was killed before its memory had a size.
+        name = f"/{path.name}"
+        resource_tracker.register(name, "shared_memory")  # it may know the name or not, and has to forget it
+        path.unlink(missing_ok=True)
+        resource_tracker.unregister(name, "shared_memory")
 
 
-def _end_with(sentinel: int) -> None:
+def _end_with(sentinel: int, shared: str) -> None:
     connection.wait([sentinel])
-    os._exit(1)
+    try:
+        # What the worker makes at this moment, Python's tracker hasn't heard of: no more of it, then away with it.
+        shared_memory._make_filename = threading.Event().wait  # pyright: ignore[reportAttributeAccessIssue]
+        time.sleep(_LAST_CREATION)
+        _unlink(shared)
+    finally:
+        os._exit(1)
