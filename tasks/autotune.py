@@ -8,8 +8,10 @@ moving parts is taken: a difference that small is noise, and threads take cores 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:  # Grain loads JAX, which a plan must not
 HEAVY_MS = 2.0  # of one batch, made in this process; below it a worker's hand-over costs more than it brings
 SLACK, SLACK_SECONDS = 1.05, 1.0
 ROUNDS = 3
+_START = 5.0  # seconds that workers may take to start, as far as is known before some did
+_GRAINS = "grain-prefetch"  # how the names of Grain's threads begin
 
 
 class Reading(TypedDict):
@@ -99,43 +103,80 @@ def tune(
     """Tries settings one after the other, several rounds, so that a disturbance of the machine hits all of them.
 
     Args:
-        settings: In-process ones first; those with workers are tried only where a batch is heavy enough.
+        settings: The simplest first; those with workers are tried only where a batch is heavy enough.
         open_batches: Gives the batches of a setting, from the first step on.
         take: Does with a batch, given its number, what training does before its step.
         batch_size: Examples of a batch.
         steps: Of the whole training.
-        budget: Seconds; what isn't begun when they are over isn't tried.
+        budget: Seconds; but for the first setting, what may not be done before they are over isn't tried. With t
+            threads up to 2 t + 1 batches are made before a measurement can end. How long workers take to start is
+            known once one has.
         seconds: Of a measurement in this process; workers get ten times as many.
         done: Called with each finished trial.
 
     Returns:
         A trial for each setting, in the same order.
     """
-    deadline = time.perf_counter() + budget
-    found: dict[Setting, Trial] = {}
+    clock = _Budget(budget)
     samples: dict[Setting, list[tuple[float, float]]] = {setting: [] for setting in settings}
+
+    def measure(setting: Setting, seconds: float) -> None:
+        with clock.spent_on(setting):
+            samples[setting].append(_measure(open_batches(setting), take, batch_size, seconds))
+
+    batch = 0.0  # seconds, in the setting that was fastest until now
     for _ in range(ROUNDS):
         for setting in settings:
-            if not setting.workers and (not samples[setting] or time.perf_counter() < deadline):
-                samples[setting].append(_measure(open_batches(setting), take, batch_size, seconds))
+            first = not samples[settings[0]]
+            if not setting.workers and (first or clock.allows(setting, (2 * setting.threads + 1) * batch)):
+                measure(setting, seconds)
+                batch = batch_size / max(rate for some in samples.values() for _, rate in some)
+    alone = [rate for setting in settings if not setting.threads for _, rate in samples[setting]]
+    cost = 1000 * batch_size / max(alone)
+    why = {}
     for setting in settings:
-        if samples[setting]:
-            found[setting] = _trial(setting, samples[setting], batch_size * steps)
-    cost = 1000 * batch_size / max(trial.rate or 0 for trial in found.values() if not trial.setting.threads)
-    for setting in settings:
-        if setting.workers:
-            if cost <= HEAVY_MS:
-                why = f"not tried: a batch takes {cost:.2g} ms, workers pay above {HEAVY_MS:g} ms"
-            elif time.perf_counter() > deadline:
-                why = f"not tried: the {budget:g} s for measuring were over"
-            else:
-                sample = _measure(open_batches(setting), take, batch_size, 10 * seconds)
-                found[setting] = _trial(setting, [sample], batch_size * steps)
-                continue
-            found[setting] = Trial(setting, why=why)
-    for setting in settings:
-        done(found[setting])
-    return [found[setting] for setting in settings]
+        over = f"not tried: it may take more than what is left of the {budget:g} s for measuring"
+        if not setting.workers:
+            why[setting] = over
+        elif cost <= HEAVY_MS:
+            why[setting] = f"not tried: a batch takes {cost:.2g} ms, workers pay above {HEAVY_MS:g} ms"
+        elif clock.allows(setting, (clock.longest(lambda other: other.workers > 0) or _START) + 2 * cost / 1000):
+            measure(setting, 10 * seconds)
+        else:
+            why[setting] = over
+    trials = [
+        _trial(setting, samples[setting], batch_size * steps) if samples[setting] else Trial(setting, why=why[setting])
+        for setting in settings
+    ]
+    for trial in trials:
+        done(trial)
+    return trials
+
+
+class _Budget:
+    """Time for measuring, and what measurements took of it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.perf_counter() + seconds
+        self._took: dict[Setting, float] = {}
+
+    @contextmanager
+    def spent_on(self, setting: Setting) -> Iterator[None]:
+        """Times a measurement, to the end of its threads: a closed iterator's go on to the end of their batches."""
+        began, running = time.perf_counter(), set(threading.enumerate())
+        yield
+        for thread in set(threading.enumerate()) - running:
+            if thread.name.startswith(_GRAINS):
+                thread.join(max(0.0, self._deadline - time.perf_counter()))
+        self._took[setting] = time.perf_counter() - began
+
+    def allows(self, setting: Setting, guess: float) -> bool:
+        """Whether a setting can be measured in what is left: by what it took before, else by a guess in seconds."""
+        return time.perf_counter() + self._took.get(setting, guess) < self._deadline
+
+    def longest(self, which: Callable[[Setting], bool]) -> float:
+        """Seconds of the longest measurement of such a setting; 0 if there was none."""
+        return max((took for setting, took in self._took.items() if which(setting)), default=0.0)
 
 
 def choose(trials: Sequence[Trial]) -> int:

@@ -55,11 +55,78 @@ def test_rounds_go_over_all_settings_so_that_noise_hits_each() -> None:
     assert tried(0.0, IN_PROCESS)[0] == list(IN_PROCESS) * autotune.ROUNDS
 
 
-def test_when_the_budget_is_spent_each_setting_in_this_process_was_tried_once() -> None:
+def test_when_the_budget_is_spent_only_the_simplest_setting_was_tried() -> None:
     seen, trials = tried(0.003, (*IN_PROCESS, Setting(workers=1)), budget=0.0)
-    assert seen == list(IN_PROCESS)
-    assert all(trial.rate for trial in trials[:-1])
-    assert "were over" in trials[-1].why
+    assert seen == [Setting()]
+    assert trials[0].rate
+    assert all("what is left of the 0 s" in trial.why for trial in trials[1:])
+    assert choose(trials) == 0
+
+
+def test_a_measurement_is_over_when_its_threads_are() -> None:
+    made: list[float] = []
+
+    def make(step: int) -> dict[str, np.ndarray]:
+        time.sleep(0.05)
+        made.append(time.perf_counter())
+        return {"id": np.array([step])}
+
+    asked: list[float] = []
+
+    def opened(setting: Setting) -> Batches:
+        asked.append(time.perf_counter())
+        return Batches(grain.MapDataset.range(1000).map(make), **setting.reading)
+
+    threads = Setting(threads=4, prefetch=8)
+    tune([threads, Setting()], opened, lambda step, batch: None, batch_size=8, steps=9, budget=9.0, seconds=0.01)
+    assert len(asked) == 2 * autotune.ROUNDS
+    # Before the next setting is opened nobody works any more, so between its opening and its first batch lie 0.05 s.
+    assert all(min(at for at in made if at > opening) - opening > 0.049 for opening in asked)
+
+
+class Clock:
+    """Time passes only by what measurements take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, batch: float, start: float = 0.0) -> None:
+        self.now, self.seen = 0.0, list[Setting]()
+        monkeypatch.setattr(autotune.time, "perf_counter", lambda: self.now)
+
+        def measure(setting: Setting, *_: Any) -> tuple[float, float]:
+            self.seen.append(setting)
+            self.now += start + 2 * batch if setting.workers else batch * (2 * setting.threads or 2)
+            return batch, 8 / batch
+
+        monkeypatch.setattr(autotune, "_measure", measure)
+
+    def tune(self) -> list[Trial]:
+        settings = (*IN_PROCESS, Setting(workers=1), Setting(workers=2))
+        made: Any = lambda setting: setting  # noqa: E731
+        return tune(settings, made, lambda step, batch: None, batch_size=8, steps=9, budget=20.0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "threads"), [(0.1, [0, 1, 2, 4, 16]), (1.0, [0, 1, 2, 4]), (3.0, [0, 1]), (30.0, [0])]
+)
+def test_what_would_outlast_the_budget_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, batch: float, threads: list[int]
+) -> None:
+    clock = Clock(monkeypatch, batch)
+    trials = clock.tune()
+    assert sorted({setting.threads for setting in clock.seen}) == threads
+    assert clock.now <= max(20.0, 2 * batch)
+    assert all(trial.rate or "not tried" in trial.why for trial in trials)
+
+
+def test_a_second_setting_with_workers_needs_the_time_that_the_first_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, batch=0.01, start=9.0)
+    trials = clock.tune()
+    assert [bool(trial.rate) for trial in trials] == [True] * 5 + [True, True]
+    clock = Clock(monkeypatch, batch=0.01, start=12.0)
+    trials = clock.tune()
+    assert [bool(trial.rate) for trial in trials] == [True] * 5 + [True, False]
+    assert clock.now < 20
+    clock = Clock(monkeypatch, batch=0.5, start=0.5)  # what threads took left less than workers may need
+    assert [bool(trial.rate) for trial in clock.tune()][5:] == [False, False]
 
 
 def test_the_total_counts_the_start_and_all_steps() -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from datasets.errors import ParameterError
 from datasets.schema import Block, Rows
+from tasks import tiers
 from tasks.artifact import Artifact, Store
 from tasks.feed import open_pipeline
 from tasks.provenance import show, trace
@@ -61,6 +62,21 @@ def test_a_row_is_traced_to_every_step_that_sees_it(made: tuple[Request, Artifac
     assert trace(request, records, file="b", row=40) | {"split": "test", "example": 0, "seen": []} == trace(
         request, records, file="b", row=40
     )
+
+
+def test_a_split_that_is_read_in_blocks_is_traced_by_their_order(
+    made: tuple[Request, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, records = made
+    as_columns = trace(request, records, step=3)["examples"]
+    monkeypatch.setattr(tiers, "MAPPED_BYTES", 0)
+    found, raw = trace(request, records, step=3)["examples"], toy.pictures()
+    at = [row["row"] + {"a": 0, "b": 120}[row["file"]] for row in found]
+    batch = open_pipeline(Store(request.store), request, records).batch(3)
+    np.testing.assert_array_equal(batch["image"], raw["image"][at])
+    assert found != as_columns
+    back = trace(request, records, file=found[5]["file"], row=found[5]["row"])
+    assert {"step": 3, "slot": 5, "epoch": 0} in back["seen"]
 
 
 def test_another_seed_is_another_answer(made: tuple[Request, Artifact]) -> None:
