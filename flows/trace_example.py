@@ -12,10 +12,9 @@ from typing import Any
 from datasets.errors import StoreError
 from tasks.command import Command
 from tasks.convert import convert
-from tasks.fetch import fetch
+from tasks.fetch import fetch, prepared
 from tasks.planning import Plan
 from tasks.provenance import show, trace
-from tasks.request import check
 
 
 def trace_example(
@@ -26,14 +25,15 @@ def trace_example(
 
     Raises:
         StoreError: They aren't in the store.
+        FetchError: A raw file is missing or isn't what the dataset file pins.
         ParameterError: There is no such step, slot, file or row.
     """
-    plan = Plan(check(dataset, **parameters))
+    plan = Plan(prepared(dataset, keep=False, **parameters))
     records = convert(plan, raw=fetch(plan))
     if plan.outcomes[-1].state != "cached":
         raise StoreError(
-            "the records of this dataset aren't in the store, or the dataset file changed since", got=plan.store.root,
-            cure=f"python -m flows.train {dataset}",
+            "the records of this dataset aren't in the store, or the dataset file or raw files changed since",
+            got=plan.store.root, cure=f"python -m flows.train {dataset}",
         )  # fmt: skip
     return trace(plan.request, records, step=step, slot=slot, file=file, row=row)
 
@@ -49,4 +49,5 @@ if __name__ == "__main__":
     command.add("--seed", help="of the training, if it isn't the recipe's")
     command.add("--epochs", help="of the training, if they aren't the recipe's")
     command.add("--store", help="folder of the artifacts (default: store)", text=True)
+    command.add("--raw", help="folder of raw files that the training used instead of the source", text=True)
     sys.exit(command.run(trace_example, show, server=False))

@@ -2,27 +2,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toy
 
 from datasets import load
 from datasets.errors import StoreError
+from datasets.schema import Source
 from flows.trace_example import trace_example
+from tasks import request as requests
 from tasks.convert import convert_raw
-from tasks.fetch import fetch_raw
+from tasks.fetch import fetch_raw, prepared
 from tasks.planning import Plan
-from tasks.request import check
 from tasks.stage import key_of
 
 
-def prepare(store: Path) -> None:
-    """The records of the bundled digits, with cache records as a run of the flow leaves them."""
+def prepare(store: Path, dataset: str = "mnist", **parameters: Any) -> None:
+    """The records of a dataset, with cache records as a run of the flow leaves them."""
     from tasks.cache import PLAIN_JSON
     from tasks.convert import convert
     from tasks.fetch import fetch
 
-    plan, made = Plan(check("mnist", store=store)), {}
+    plan, made = Plan(prepared(dataset, store=store, **parameters)), {}
     for stage, body, names in ((fetch, fetch_raw, ()), (convert, convert_raw, ("raw",))):
         inputs = {name: made[name] for name in names}
         key = key_of(stage.components(plan, inputs))
@@ -46,6 +48,25 @@ def test_the_question_needs_records_and_no_server(tmp_path: Path) -> None:
     other = trace_example("mnist", step=3, slot=5, batch_size=64, seed=9, store=str(tmp_path))
     assert (other["batch_size"], other["seed"]) == (64, 9)
     assert other["examples"] != found["examples"]
+
+
+@pytest.mark.parametrize("by", ["source", "raw"])
+def test_raw_files_that_nothing_pins_are_looked_at_as_a_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    raw = tmp_path / "raw"
+    toy.write_raw(raw, toy.pictures())
+    made = toy.dataset(Source(folder=str(raw) if by == "source" else None, pattern="**"))
+    monkeypatch.setattr(requests.datasets, "load", lambda name: made)
+    parameters: dict[str, Any] = {"raw": str(raw)} if by == "raw" else {}
+    prepare(tmp_path / "store", "toy", **parameters)
+    asked: dict[str, Any] = {"batch_size": 16, "store": str(tmp_path / "store"), **parameters}
+    (example,) = trace_example("toy", step=3, slot=5, **asked)["examples"]
+    back = trace_example("toy", row=example["row"], file=example["file"], **asked)
+    assert {"step": 3, "slot": 5, "epoch": 0} in back["seen"]
+    (raw / "more").write_bytes(b"")
+    with pytest.raises(StoreError, match="raw files changed"):
+        trace_example("toy", step=3, **asked)
 
 
 def test_the_command_answers_with_json(tmp_path: Path) -> None:
