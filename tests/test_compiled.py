@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +11,28 @@ import toy
 
 from tasks import compiled
 from tasks.budget import TraceBudget
-from tasks.compiled import MOST_BYTES, use_compilation_cache
+from tasks.compiled import MOST_BYTES, OWN, use_compilation_cache
 
-NAMES = [
-    "jax_compilation_cache_dir", "jax_compilation_cache_max_size", "jax_persistent_cache_min_compile_time_secs",
-    "jax_persistent_cache_min_entry_size_bytes",
-]  # fmt: skip
+DEFAULTS = {  # JAX's own
+    "jax_compilation_cache_dir": None, "jax_compilation_cache_max_size": -1,
+    "jax_persistent_cache_min_compile_time_secs": 1.0, "jax_persistent_cache_min_entry_size_bytes": 0,
+    "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(OWN, raising=False)
+    before = {name: getattr(jax.config, name) for name in DEFAULTS}
+    set_to(DEFAULTS)
+    yield
+    set_to(before)
+
+
+def set_to(settings: dict[str, Any]) -> None:
     from jax._src import compilation_cache  # it opens its folder once a process
 
-    before = {name: getattr(jax.config, name) for name in NAMES}
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
+    for name, value in settings.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
 
@@ -42,6 +49,24 @@ def test_a_small_program_is_kept_and_found_again(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "a" / "compiled").iterdir() if path.stat().st_size > 100]
     assert compile_one(1.25).from_cache
     assert not compile_one(1.5).from_cache
+
+
+def test_a_store_that_was_moved_finds_its_programs(tmp_path: Path) -> None:
+    use_compilation_cache(tmp_path / "a")
+    compile_one(1.25)
+    (tmp_path / "a").rename(tmp_path / "b")
+    set_to(DEFAULTS)
+    use_compilation_cache(tmp_path / "b")
+    assert compile_one(1.25).from_cache
+
+
+def test_a_folder_of_the_users_own_is_taken_and_left_unbounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OWN, str(tmp_path / "own"))
+    for store in ("a", "b"):
+        use_compilation_cache(tmp_path / store)
+        assert compile_one(1.25).from_cache is (store == "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert jax.config.values["jax_compilation_cache_max_size"] == -1
 
 
 OTHER = """
