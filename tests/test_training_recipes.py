@@ -282,6 +282,8 @@ def test_a_training_that_fails_leaves_its_logs(tmp_path: Path) -> None:
     assert bad[0] < len(steps) <= bad[1] + 1  # the evaluation after an epoch is a row too
 
 
+# One step of it is in test_debug_checks.py, that a training takes it below
+@pytest.mark.slow
 def test_debug_mode_trains_to_the_same_weights_but_for_rounding(
     request_: Request, inputs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
