@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import toy
+from checkouts import TO_PLAN, TO_TRAIN, Checkout
 
 DATASET = '''"""Rows of three numbers; one of them is a 7."""
 from collections.abc import Iterator
@@ -58,57 +53,36 @@ BAD = 77
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     """A copy of this project with a dataset and a model more."""
-    root = tmp_path_factory.mktemp("checkout")
-    for name in ("flows", "tasks", "datasets", "prefect.toml"):
-        source = toy.ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
     random = np.random.default_rng(0)
     x = random.normal(size=(200, 3)).astype(np.float32)
     x[BAD, 0] = 7
-    (root / "raw").mkdir()
-    np.savez(root / "raw" / "table.npz", x=x, label=(np.arange(200) % 3).astype(np.int32))
-    raw = (root / "raw" / "table.npz").read_bytes()
-    text = DATASET.format(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
-    (root / "datasets" / "sevens.py").write_text(text)
-    (root / "tasks" / "models" / "fragile.py").write_text(MODEL)
-    return root
-
-
-def command(checkout: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *options],
-        cwd=checkout,
-        env=dict(os.environ),
-        text=True,
-        capture_output=True,
-        timeout=240,
-    )
+    with Checkout(tmp_path_factory.mktemp("copy") / "checkout", (*TO_PLAN, *TO_TRAIN)) as made:
+        np.savez(made.raw.with_name("table.npz"), x=x, label=(np.arange(200) % 3).astype(np.int32))
+        raw = made.raw.with_name("table.npz").read_bytes()
+        text = DATASET.format(sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))
+        (made.root / "datasets" / "sevens.py").write_text(text)
+        (made.root / "tasks" / "models" / "fragile.py").write_text(MODEL)
+        yield made
 
 
 @pytest.fixture(scope="module")
-def capsule(checkout: Path, prefect_server: str) -> Path:
+def capsule(checkout: Checkout) -> str:
     """Of a training that failed."""
-    done = command(checkout, "flows.train", "sevens", f"--raw={checkout / 'raw'}", f"--store={checkout / 'store'}")
-    assert done.returncode == 1, done.stderr[-3000:]
-    found = re.search(r"python -m flows\.replay (\S+)", done.stderr)
-    assert found, done.stderr[-3000:]
-    return Path(found[1])
+    done = checkout.run("flows.train", "sevens", f"--raw={checkout.raw.parent}")
+    assert done.status == 1, done.err[-3000:]
+    found = re.search(r"python -m flows\.replay (\S+)", done.err)
+    assert found, done.err[-3000:]
+    return found[1]
 
 
-def replayed(checkout: Path, capsule: Path) -> dict[str, Any]:
-    done = command(checkout, "flows.replay", str(capsule), "--json")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def test_another_process_finds_line_and_example(checkout: Path, capsule: Path) -> None:
-    report = replayed(checkout, capsule)
+def test_another_process_finds_line_and_example(checkout: Checkout, capsule: str) -> None:
+    report = checkout.run("flows.replay", capsule, "--json").json()
     assert report["reproduced"] is True
     assert (report["kind"], report["loss"], report["dataset"]) == ("loss", "nan", "sevens")
     line = next(i for i, text in enumerate(MODEL.splitlines(), 1) if "nearness = " in text)
-    model = checkout / "tasks" / "models" / "fragile.py"
+    model = checkout.root / "tasks" / "models" / "fragile.py"
     assert report["line"] == f"{model}:{line} in __call__: nearness = 1.0 / (x[:, :1] - 7.0)"
     assert report["nan_line"].startswith(f"{model}:{line + 1} in __call__")
     assert report["examples"] == [{"record": BAD, "file": "table.npz", "row": BAD}]
@@ -116,19 +90,19 @@ def test_another_process_finds_line_and_example(checkout: Path, capsule: Path) -
     assert (report["versions"], report["code"]) == ([], [])
 
 
-def test_what_a_person_reads(checkout: Path, capsule: Path) -> None:
-    done = command(checkout, "flows.replay", str(capsule))
-    assert done.returncode == 0, done.stderr
-    assert "reproduced  yes, to the last bit" in done.stdout
-    assert "nearness = 1.0 / (x[:, :1] - 7.0)" in done.stdout
-    assert f"record {BAD} of the train split: table.npz, row {BAD}" in done.stdout
+def test_what_a_person_reads(checkout: Checkout, capsule: str) -> None:
+    done = checkout.run("flows.replay", capsule)
+    assert done.status == 0, done.err
+    assert "reproduced  yes, to the last bit" in done.out
+    assert "nearness = 1.0 / (x[:, :1] - 7.0)" in done.out
+    assert f"record {BAD} of the train split: table.npz, row {BAD}" in done.out
 
 
-def test_changed_code_is_named(checkout: Path, capsule: Path) -> None:
-    model = checkout / "tasks" / "models" / "fragile.py"
+def test_changed_code_is_named(checkout: Checkout, capsule: str) -> None:
+    model = checkout.root / "tasks" / "models" / "fragile.py"
     try:
         model.write_text(MODEL.replace("1.0 / (x[:, :1] - 7.0)", "x[:, :1] - 7.0"))
-        report = replayed(checkout, capsule)
+        report = checkout.run("flows.replay", capsule, "--json").json()
     finally:
         model.write_text(MODEL)
     assert report["reproduced"] is False
@@ -136,10 +110,9 @@ def test_changed_code_is_named(checkout: Path, capsule: Path) -> None:
     assert [line.split(": ")[0] for line in report["code"]] == ["tasks.models.fragile:Fragile"]
 
 
-def test_it_runs_without_the_records_and_refuses_what_is_no_capsule(checkout: Path, capsule: Path) -> None:
-    empty = checkout / "empty"
-    done = command(checkout, "flows.replay", str(capsule), "--store", str(empty), "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["examples"] == [{"record": BAD, "file": None, "row": None}]
-    done = command(checkout, "flows.replay", str(checkout), "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout.splitlines()[-1])["error"] == "ArtifactDamaged"
+def test_it_runs_without_the_records_and_refuses_what_is_no_capsule(checkout: Checkout, capsule: str) -> None:
+    report = checkout.run("flows.replay", capsule, "--store", str(checkout.root / "empty"), "--json").json()
+    assert report["examples"] == [{"record": BAD, "file": None, "row": None}]
+    done = checkout.run("flows.replay", str(checkout.root), "--json")
+    assert done.status == 1
+    assert json.loads(done.out.splitlines()[-1])["error"] == "ArtifactDamaged"
