@@ -54,7 +54,7 @@ class InputWait:
         share = self.share(seconds)
         if share is None or share <= MOST or self.seconds < LEAST_SECONDS:
             return None
-        cures = ["delete the plan artifact, so that `feed` measures this machine again while it is quiet"]
+        cures = ["`--refresh feed` measures this machine again, which should be quiet meanwhile"]
         if augmented:
             cures.append("augment less on the host (a rotation costs most), or move it into the model's step")
         cures.append("a larger --batch-size, which spreads the fixed cost of a batch over more examples")

@@ -38,7 +38,7 @@ def test_a_warning_above_five_percent_names_the_cure(waited: float, seconds: flo
     assert (text is not None) == warned
     if text is not None:
         assert "6% of the training" in text
-        assert "delete the plan artifact" in text
+        assert "--refresh feed" in text
         assert "--batch-size" in text
         assert "augment" not in text
         assert "augment" in str(wait.warning(seconds, augmented=True))

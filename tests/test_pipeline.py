@@ -146,6 +146,17 @@ def test_workers_give_the_same_batches_as_no_workers(tiers: dict[str, Source], e
     assert_same(got, expected[5:])
     assert all(type(values) is np.ndarray for values in got[0].values())
     assert multiprocessing.active_children() == before
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("gristmill-feed")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("threads", [0, 3])
+@pytest.mark.parametrize("tier", TIERS)
+def test_so_do_more_workers_with_threads_in_every_tier(
+    tiers: dict[str, Source], expected: list[Columns], workers: int, threads: int, tier: str
+) -> None:
+    assert_same(collect(make(tiers[tier]), 0, 30, workers=workers, threads=threads, prefetch=3), expected)
 
 
 def test_worker_count_may_change_at_a_restart(tiers: dict[str, Source], expected: list[Columns]) -> None:
@@ -245,6 +256,13 @@ def test_batches_know_their_number_and_end_once(tiers: dict[str, Source]) -> Non
         assert list(batches) == []
 
 
+def test_at_their_end_batches_close_by_themselves(tiers: dict[str, Source]) -> None:
+    batches = make(tiers["memory"]).iterate(3, 8, threads=2)
+    assert len(list(batches)) == 5
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("grain-prefetch")])
+    assert list(batches) == []
+
+
 def test_a_closed_iterator_is_not_a_finished_one(tiers: dict[str, Source]) -> None:
     with make(tiers["memory"]).iterate(0, 8, threads=2) as batches:
         next(batches)
@@ -284,6 +302,21 @@ def test_state_is_a_position_and_an_identity(tiers: dict[str, Source]) -> None:
             {"block": "was 16, now None", "window": "was 65536, now absent"},
         ),
         (lambda m: make(Memory(rows(200))), {"size": "was 200, now 203"}),
+        (
+            lambda m: make(m, Order(SIZE, 16, seed=3, drop_remainder=False)),
+            {"drop_remainder": "was False, now absent"},
+        ),
+        (
+            lambda m: Pipeline(
+                m, Order(SIZE, 16, 3, drop_remainder=False), inputs="image", augment=AUGMENT, mask="real", digest="d1",
+                split="train",
+            ),
+            {"drop_remainder": "was False", "mask": "was real, now absent"},
+        ),
+        (
+            lambda m: Pipeline(m, Order(SIZE, 16, 3), inputs="id", augment=AUGMENT, digest="d1", split="train"),
+            {"inputs": "was id, now image"},
+        ),
         (lambda m: make(m, augment=(Shift(2), Flip())), {"transforms": "'pixels': 2"}),
         (lambda m: make(m, augment=(Flip(), Shift(1))), {"transforms": "Flip"}),
         (
@@ -291,7 +324,7 @@ def test_state_is_a_position_and_an_identity(tiers: dict[str, Source]) -> None:
             {"digest": "was d2, now d1", "split": "was test, now train"},
         ),
     ],
-)
+)  # fmt: skip
 def test_a_state_of_other_batches_names_each_field(
     tiers: dict[str, Source], other: Callable[[Source], Pipeline], named: dict[str, str]
 ) -> None:

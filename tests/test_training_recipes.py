@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +17,10 @@ import toy
 from safetensors.numpy import load_file
 
 from datasets.errors import NonFiniteError
-from datasets.schema import Feature, Rows
+from datasets.schema import Columns, Feature, Rows
+from tasks import input_wait
 from tasks.artifact import Artifact, Store
+from tasks.columns import MappedColumns
 from tasks.metric_log import read_metrics
 from tasks.order import Order
 from tasks.request import Request
@@ -246,10 +249,25 @@ def test_a_poisoned_state_is_never_saved(request_: Request, inputs: Any, monkeyp
     assert saved == [4]
 
 
-def test_notes_count_what_this_process_did(request_: Request, inputs: Any) -> None:
+def test_notes_count_what_this_process_did_and_waited_for(
+    request_: Request, inputs: Any, monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+) -> None:
+    read = MappedColumns.read
+
+    def late(self: MappedColumns, ids: np.ndarray) -> Columns:
+        time.sleep(0.4 * (len(ids) > 16))  # the train split's batches are read at once, the test split's one by one
+        return read(self, ids)
+
+    monkeypatch.setattr(MappedColumns, "read", late)
+    monkeypatch.setattr(input_wait, "LEAST_SECONDS", 0.3)
+    monkeypatch.setattr(input_wait, "MOST", 0.001)
     _, job = toy.fitted(with_recipe(request_, epochs=1), inputs, "notes")
     assert isinstance(job, Job)
     assert (job.notes["steps"], job.notes["resumed_from"]) == (EPOCH, None)
+    assert job.notes["input_wait"] > 0.001
+    assert job.notes["input_waits"]["greatest_ms"] >= 400
+    assert job.notes["input_waits"]["greatest_at_step"] == 0
+    assert "of the training was spent waiting for input" in said.text
 
 
 # ------------------------------------------------------------------------------------------------------ for other tools
