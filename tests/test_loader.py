@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grain
+import jax
 import numpy as np
 import pytest
 
@@ -138,6 +139,14 @@ def test_shards_of_each_batch_together_are_the_batch(count: int, drop: bool) -> 
 def test_a_single_jax_process_reads_everything() -> None:
     loader = DataLoader(Memory(), sampler(), [Batch(10)], shard_options=grain.sharding.ShardByJaxProcess())
     assert (loader.pipeline.order.reader, loader.pipeline.order.readers) == (0, 1)
+
+
+def test_each_jax_process_reads_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    loader = DataLoader(Memory(), sampler(), [Batch(10)], shard_options=grain.sharding.ShardByJaxProcess())
+    assert (loader.pipeline.order.reader, loader.pipeline.order.readers) == (1, 3)
+    assert [len(batch["id"]) for batch in loader][:2] == [3, 3]
 
 
 def test_a_state_belongs_to_the_same_data_filters_and_transforms() -> None:

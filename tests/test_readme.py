@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,18 @@ def test_the_example_dataset_trains(prefect_server: str, checkout: Path) -> None
     summary = finish(subprocess.Popen(command, cwd=checkout, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     assert summary["metrics"]["examples"] == 297
     assert summary["metrics"]["accuracy"] > 0.85
+
+
+def test_the_example_for_those_who_know_grain_works(tmp_path: Path) -> None:
+    code = next(block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "DataLoader(" in block)
+    (tmp_path / "example.py").write_text(code)
+    known = runpy.run_path(str(tmp_path / "example.py"))
+    batches = list(known["loader"])
+    passing = int((known["X"].max(axis=1) > 0.5).sum())
+    assert len(batches) == 3 * (passing // 32) > 0
+    assert all(batch["x"].shape == (32, 2) and batch["label"].shape == (32,) for batch in batches)
+    assert [int(batch["real"].sum()) for batch in known["padded"]] == [32, 32, 32, 4]
+    assert known["state"]["step"] == 5
 
 
 def test_every_command_is_in_the_readme() -> None:
