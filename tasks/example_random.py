@@ -69,12 +69,13 @@ class ExampleRandom:
         """Gives float32 [B, *size], low <= x < high but for rounding."""
         return np.float32(low) + self.random(size) * np.float32(high - low)
 
-    def integers(self, low: int, high: int, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Gives int64 [B, *size], low <= n < high.
+    def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
+        """Gives int64 [B, *size], low <= n < high; 0 <= n < low if there is no `high`.
 
         Raises:
             ParameterError: There are none, or more than 2**24, which the 24 random bits can't tell apart.
         """
+        low, high = (0, low) if high is None else (low, high)
         if not 0 < high - low <= 1 << 24:
             raise ParameterError("no such range of whole numbers", got=f"{low} ... {high - 1}", expected="1 ... 2**24")
         return low + (self.random(size).astype(np.float64) * (high - low)).astype(np.int64)

@@ -6,26 +6,21 @@ Grain's gets one record. That is what makes it hundreds of times as fast.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grain
-import numpy as np
 
-from datasets.errors import GristmillError, ParameterError, PipelineError
+from datasets.errors import ParameterError, PipelineError
 from datasets.schema import Columns
 from tasks.batches import Batches
-from tasks.blame import blamed
 from tasks.order import Order, Sharding
 from tasks.pipeline import Pipeline, Source
-from tasks.transform_identity import identity_of_transform
+from tasks.selected import Selected
 
 Operation = (
     grain.transforms.Map | grain.transforms.RandomMap | grain.transforms.Filter | grain.transforms.Batch
 )  # fmt: skip
-_ROWS_AT_ONCE = 4096
 
 
 class DataLoader:
@@ -33,9 +28,9 @@ class DataLoader:
 
     Args:
         data_source: Rows by number; see `tasks.pipeline.Source`.
-        sampler: `grain.samplers.IndexSampler` with the number of records, shuffle, seed, and epochs (None: endless). It
-            says which order is wanted; the permutation is our own (`tasks/order.py`). An epoch ends with its last
-            batch; no batch holds examples of two epochs.
+        sampler: `grain.samplers.IndexSampler` with the number of records, shuffle, seed, and epochs (None: endless), or
+            `SequentialSampler`. It says which order is wanted; the permutation is our own (`tasks/order.py`). An epoch
+            ends with its last batch; no batch holds examples of two epochs.
         operations: Any Filters first, then one Batch and any Maps and RandomMaps. `Filter.filter` gives bool [B],
             `Map.map` and `RandomMap.random_map` give columns; see `Pipeline`.
         worker_count: Processes that make batches; 0 for none. Changes no batch.
@@ -46,7 +41,8 @@ class DataLoader:
             all rows are read when a state is first asked for.
 
     Raises:
-        ParameterError: An operation is missing, too many, unknown or in the wrong place.
+        ParameterError: An operation is missing, too many, unknown or in the wrong place; there is no source, or no
+            sampler that can be asked.
         PipelineError: The sampler is of another number of records, or nothing passes the filters.
 
     Example:
@@ -59,14 +55,17 @@ class DataLoader:
     """
 
     def __init__(
-        self, data_source: Source, sampler: grain.samplers.IndexSampler, operations: Sequence[Operation], *,
+        self, data_source: Source, sampler: grain.samplers.IndexSampler | grain.samplers.SequentialSampler,
+        operations: Sequence[Operation], *,
         worker_count: int = 0, read_options: grain.ReadOptions | None = None, shard_options: Sharding | None = None,
         mask: str | None = None, digest: str | None = None,
     ) -> None:  # fmt: skip
-        # Private names of the pinned Grain: a sampler tells what it was made with in no other way.
-        records, shuffle, epochs, seed = (
-            getattr(sampler, name) for name in ("_num_records", "_shuffle", "_num_epochs", "_seed")
-        )
+        records, shuffle, epochs, seed = _asked_of(sampler)
+        if missing := [name for name in ("features", "__len__", "read") if not hasattr(data_source, name)]:
+            raise ParameterError(
+                f"{type(data_source).__name__} is no data source", missing=", ".join(missing),
+                expected="features, a length, and read(ids), which gives columns",
+            )  # fmt: skip
         if records != len(data_source):
             raise PipelineError("the sampler is of another number of records", got=records, expected=len(data_source))
         filters, batch, transforms = _sorted(operations)
@@ -108,6 +107,19 @@ class DataLoader:
         return self.pipeline.iterate(start, self._stop, **self._settings)
 
 
+def _asked_of(sampler: object) -> tuple[int, bool, int | None, int | None]:
+    """Records, shuffle, epochs and seed: private names of the pinned Grain, whose samplers tell in no other way."""
+    asked: Any = sampler
+    if isinstance(sampler, grain.samplers.SequentialSampler):
+        return asked._num_records, False, 1, None
+    if isinstance(sampler, grain.samplers.IndexSampler):
+        return asked._num_records, asked._shuffle, asked._num_epochs, asked._seed
+    raise ParameterError(
+        "the order of examples is our own, so a sampler of yours can't be asked for it", got=type(sampler).__name__,
+        expected="grain.samplers.IndexSampler or SequentialSampler",
+    )  # fmt: skip
+
+
 def _sorted(
     operations: Sequence[Operation],
 ) -> tuple[list[grain.transforms.Filter], grain.transforms.Batch, list[Any]]:
@@ -125,64 +137,3 @@ def _sorted(
             got=", ".join(type(op).__name__ for op in operations),
         )  # fmt: skip
     return filters, batches[0], [op for op in operations if op not in filters and op not in batches]
-
-
-class Selected:
-    """The rows of a source that pass a filter; which ones is found once, by reading all of them.
-
-    Args:
-        source: Of all rows.
-        condition: Its `filter` gets columns, [rows, ...] each, and gives bool [rows].
-
-    Raises:
-        PipelineError: Nothing passes, or the filter fails or gives something else; a row it fails for is named.
-        GristmillError: As the source or the filter raised it.
-
-    Attributes:
-        kept: int64, numbers of the rows in the source that passed.
-        digest: Of the source's digest, the filter and the rows that passed; None if the source has none.
-    """
-
-    def __init__(self, source: Source, condition: grain.transforms.Filter) -> None:
-        self.source, self.features = source, source.features
-        parts = [np.zeros(0, np.int64)]
-        for start in range(0, len(source), _ROWS_AT_ONCE):
-            ids = np.arange(start, min(start + _ROWS_AT_ONCE, len(source)))
-            passed = self._passed(condition, ids)
-            if getattr(passed, "dtype", None) != np.bool_ or passed.shape != ids.shape:
-                raise PipelineError(
-                    f"{type(condition).__name__}.filter gave something else than a truth value a row",
-                    got=f"{getattr(passed, 'dtype', type(passed).__name__)} {list(getattr(passed, 'shape', []))}",
-                    expected=f"bool {list(ids.shape)}",
-                )  # fmt: skip
-            parts.append(ids[passed])
-        self.kept = np.concatenate(parts)
-        if not len(self.kept):
-            raise PipelineError(f"no row passes {type(condition).__name__}", got=f"0 of {len(source)} rows")
-        # Which rows passed is part of it, because a filter's code has no name. None if the source has none.
-        passed = hashlib.sha256(self.kept.tobytes()).hexdigest()
-        name = json.dumps([getattr(source, "digest", None), identity_of_transform(condition), passed])
-        self.digest = hashlib.sha256(name.encode()).hexdigest() if getattr(source, "digest", None) else None
-
-    def _passed(self, condition: grain.transforms.Filter, ids: np.ndarray) -> Any:  # noqa: ANN401
-        def judge(some: np.ndarray) -> object:
-            return condition.filter(self.source.read(some))
-
-        try:
-            return judge(ids)
-        except GristmillError:
-            raise
-        except (Exception, SystemExit) as error:
-            cause = f"{type(error).__name__}: {error}"
-            name = f"{type(condition).__name__}.filter"
-            raise PipelineError(f"{name} failed", cause=cause, **blamed(judge, ids)) from error
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def __repr__(self) -> str:
-        return f"Selected({len(self.kept)} of {self.source!r})"
-
-    def read(self, ids: np.ndarray) -> Columns:
-        """Gives rows in the order of `ids`, int64 [N], counted among the rows that passed."""
-        return self.source.read(self.kept[ids])

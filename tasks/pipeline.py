@@ -159,8 +159,7 @@ class Pipeline:
             count = max(1, min(stop - step, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // self._row_bytes) // share))
             try:
                 _, ids = self.order.ids_of_several(step, count)
-                columns = self.source.read(ids)
-                check_device_range(columns, ids)
+                columns = _read(self.source, ids)
             except Exception:
                 return [self.batch(step)]
             return [
@@ -212,8 +211,7 @@ class Pipeline:
         return self.batch(int(step))
 
     def _make(self, epoch: int, ids: np.ndarray) -> Columns:
-        columns = self.source.read(ids)
-        check_device_range(columns, ids)
+        columns = _read(self.source, ids)
         if self.augment:
             u = uniform(self.order.seed, epoch, ids, sum(a.draws for a in self.augment))
             first = 0
@@ -280,9 +278,18 @@ def evaluation_batches(source: Source, batch_size: int) -> Iterator[tuple[Column
         ids = np.arange(start, start + batch_size)
         mask = ids < len(source)
         ids = np.where(mask, ids, 0)
-        columns = source.read(ids)
-        check_device_range(columns, ids)
-        yield columns, mask
+        yield _read(source, ids), mask
+
+
+def _read(source: Source, ids: np.ndarray) -> Columns:
+    columns = source.read(ids)
+    if any(len(values) != len(ids) for values in columns.values()):
+        raise PipelineError(
+            "the source gave another number of rows than it was asked for", source=repr(source),
+            got={name: len(values) for name, values in columns.items()}, expected=len(ids),
+        )  # fmt: skip
+    check_device_range(columns, ids)
+    return columns
 
 
 def check_device_range(columns: Columns, ids: np.ndarray) -> None:

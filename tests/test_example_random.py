@@ -45,11 +45,13 @@ def test_an_example_draws_the_same_in_any_batch_and_slot() -> None:
         np.testing.assert_array_equal(whole[some], part)
 
 
-def test_a_size_may_be_a_number_as_numpys() -> None:
+def test_a_size_may_be_a_number_and_a_range_its_end_as_numpys() -> None:
     for name, given in {"random": (), "uniform": (0, 1), "integers": (0, 5), "normal": (0, 1)}.items():
         by_number, by_tuple = (getattr(ExampleRandom(1, 2, IDS, 0), name)(*given, size=size) for size in (3, (3,)))
         assert by_number.shape == (4000, 3)
         np.testing.assert_array_equal(by_number, by_tuple)
+    below, between = ExampleRandom(1, 2, IDS, 0).integers(5), ExampleRandom(1, 2, IDS, 0).integers(0, 5)
+    np.testing.assert_array_equal(below, between)
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 3}, {"place": 1}])
