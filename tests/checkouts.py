@@ -1,26 +1,21 @@
 """A copy of the project's code that a test may edit, with a small dataset in it, and commands that run in the copy.
 
-A command runs in a process of its own, forked from one that has the libraries loaded but nothing of the project, so
-that it reads the code as it is now and still starts in a fraction of a second.
+A command runs in a process of its own, which starts in a fraction of a second; see `forks.py`.
 """
 
 from __future__ import annotations
 
 import ast
 import compileall
-import json
-import os
 import py_compile
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from forks import Answer, Forks
 from toy import ROOT, pictures
 
 NAME = "shapes"
@@ -101,66 +96,9 @@ def made(darker):
 }
 
 
-TO_PLAN = ("prefect.flow_engine", "prefect.task_engine", "pyarrow.dataset", "rich.table", "PIL.Image")
-TO_TRAIN = (
-    "jax", "flax.nnx", "optax", "orbax.checkpoint", "grain", "array_record.python.array_record_module", "chex",
-    "safetensors", "sklearn.metrics", "scipy.stats", "matplotlib.pyplot",
-)  # fmt: skip
-"""Libraries that a plan and a training load."""
-
-
 def patient(checkout: Checkout) -> AbstractContextManager[None]:
     """While open, a service that starts lets runs be silent for long: a shared machine may halt for more than 90 s."""
     return checkout.edited("tasks/zombies.py", "SECONDS_OF_SILENCE = 90", "SECONDS_OF_SILENCE = 900")
-
-
-@dataclass
-class Answer:
-    """What a command did.
-
-    Attributes:
-        status: Exit status; negative for the signal that ended it.
-        out: Its standard output.
-        err: Its standard error.
-    """
-
-    status: int
-    out: str
-    err: str
-
-    def json(self) -> dict[str, Any]:
-        """The last line of its output.
-
-        Raises:
-            AssertionError: It failed; with what it said.
-        """
-        assert self.status == 0, f"exit status {self.status}\n{self.out[-2000:]}\n{self.err[-6000:]}"
-        return json.loads(self.out.strip().splitlines()[-1])
-
-
-@dataclass
-class Command:
-    """A command to run in a checkout.
-
-    Attributes:
-        arguments: After `python -m`: the module and its options.
-        cwd: Its working directory; the checkout's root if None.
-        versions: Libraries that pretend to be of another version.
-        environment: More variables.
-        point: See `doomed.die_at`.
-    """
-
-    arguments: tuple[str, ...]
-    cwd: Path | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    point: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "arguments": self.arguments, "cwd": self.cwd and str(self.cwd), "versions": self.versions,
-            "environment": self.environment, "point": self.point,
-        }  # fmt: skip
 
 
 class Checkout:
@@ -184,16 +122,13 @@ class Checkout:
         self.write_raw()
         # A pyc of the usual kind is trusted by the second and the size of its source: too coarse for quick edits
         compileall.compile_dir(root, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-        self._process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "zygote.py"), str(root), ",".join(libraries)], cwd=root, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "GRISTMILL_STORE": str(self.store)},
-        )  # fmt: skip
+        self._forks = Forks(root, libraries, GRISTMILL_STORE=str(self.store))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        self._forks.close()
 
     @property
     def raw(self) -> Path:
@@ -208,12 +143,8 @@ class Checkout:
 
     def run(self, *arguments: str, **options: Any) -> Answer:
         """Runs `python -m ARGUMENTS` in the checkout to its end."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         options["environment"] = self.environment | options.get("environment", {})
-        print(json.dumps(Command(arguments, **options).to_json()), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        return Answer(**answer)
+        return self._forks.run(*arguments, **options)
 
     def plan(self, *arguments: str, dataset: str = NAME, **options: Any) -> dict[str, dict[str, Any]]:
         """Rows of the plan by stage."""

@@ -14,24 +14,26 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 
 
-def start(
-    store: Path, *options: str, doom: str | None = None, seen: Path | None = None, **environment: str
-) -> subprocess.Popen[str]:
+def start(store: Path, *options: str, seen: Path | None = None, **environment: str) -> subprocess.Popen[str]:
     """`python -m flows.train mnist` with a small model, in its own process group.
 
     Args:
         store: Of the run.
         options: Of the command.
-        doom: Point at which the process kills itself; see `doomed.py`.
         seen: File that gets a line for each batch that is trained on; see `doomed.py`.
         environment: More variables.
     """
-    module = ["flows.train"] if doom is None and seen is None else ["tests.doomed", doom or "-", str(seen or "-")]
-    command = [sys.executable, "-m", *module, "mnist", "--model=mlp", "--json", f"--store={store}", *options]
+    module = ["flows.train"] if seen is None else ["tests.doomed", "-", str(seen)]
+    command = [sys.executable, "-m", *module, *options_of(store, *options)]
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **environment}, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
+
+
+def options_of(store: Path, *options: str) -> list[str]:
+    """What follows the module: of a run with a small model."""
+    return ["mnist", "--model=mlp", "--json", f"--store={store}", *options]
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -60,16 +62,6 @@ def kill(process: subprocess.Popen[str]) -> bool:
         process.send_signal(signal.SIGKILL)
     process.communicate()
     return alive
-
-
-def doomed(process: subprocess.Popen[str]) -> None:
-    """Waits for a process that was started with `doom`.
-
-    Raises:
-        AssertionError: It ended in another way, so it never came to its point.
-    """
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL, f"exit status {process.returncode}\n{out[-500:]}\n{err[-3000:]}"
 
 
 def digests(summary: dict[str, Any]) -> dict[str, str]:

@@ -51,7 +51,7 @@ def request(store: Path, about: str = "Toy <b>pictures</b> | & more", **paramete
 
 def record(asked: Request, run_id: str) -> dict[str, Any]:
     """Runs all stages and writes the record."""
-    run = Run(asked)
+    run = Run(asked, sources=toy.SOURCES)
     with without_prefect():
         stages(run)
     return write_run(run, summarise(run, run_id))

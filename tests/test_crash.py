@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_process import ROOT, digests, doomed, finish, kill, start, states
+from flow_process import ROOT, digests, finish, kill, options_of, start, states
+from forks import TO_PLAN, TO_TRAIN, Forks
 
 from tasks.metric_log import read_metrics
 
@@ -147,11 +149,13 @@ SAMPLE = [moment for i, moment in enumerate(POINTS) if i % 2 == 0]
 def test_killed_at_each_of_the_worst_moments(
     reference: Reference, prepared: Path, tmp_path: Path, moments: list[str]
 ) -> None:
-    for moment in moments:
-        point = POINTS[moment]
-        doomed(start(prepared, *OPTIONS, doom=point, seen=tmp_path / "seen"))
-        print(f"killed: {moment}; newest checkpoint {progress(prepared)}")
-    end = finish(start(prepared, *OPTIONS, seen=tmp_path / "seen"))
+    seen, options = str(tmp_path / "seen"), options_of(prepared, *OPTIONS)
+    with closing(Forks(ROOT, (*TO_PLAN, *TO_TRAIN))) as forks:
+        for moment in moments:
+            killed = forks.run("tests.doomed", POINTS[moment], seen, *options)
+            assert killed.status == -signal.SIGKILL, (moment, killed)
+            print(f"killed: {moment}; newest checkpoint {progress(prepared)}")
+        end = forks.run("tests.doomed", "-", seen, *options).json()
     assert states(end) == dict.fromkeys(states(end), "cached") | {"promote": "ran"}
     assert digests(end) == digests(reference.summary)
     assert end["champion"] == "v1"

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from checkouts import FOLLOWS, TO_PLAN, TO_TRAIN, Checkout
+from checkouts import FOLLOWS, Checkout
+from forks import TO_PLAN, TO_TRAIN
 from mutations import TABLE, Row, closure, listed, planned
 from random_changes import Changes
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkouts import NAME, TO_PLAN, TO_TRAIN, Checkout, patient
+from checkouts import NAME, Checkout, patient
+from forks import TO_PLAN, TO_TRAIN
 from prefect.states import Scheduled
 from served import Service, wait_for
 

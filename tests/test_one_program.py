@@ -9,7 +9,6 @@ import toy
 from datasets.errors import ParameterError, UnknownNameError
 from tasks.artifact import Artifact, Store
 from tasks.durable import write_json
-from tasks.fingerprint import Sources
 from tasks.one_program import Ranked, Ranking, groups
 from tasks.request import Request
 from tasks.stage import Outcome, Run, Stage
@@ -24,7 +23,7 @@ def requests(tmp_path: Any, seeds: int = 2, **changes: Any) -> list[Request]:
 
 
 def rank(ranking: Ranking, members: list[Request]) -> Ranked | None:
-    return ranking(members, Sources(), {})
+    return ranking(members, toy.SOURCES, {})
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def convert(store: Path, raw: Path, made: Dataset) -> tuple[Artifact, Job]:
         shutil.copytree(raw, draft.folder, dirs_exist_ok=True)
 
     artifact = toy.job(request, "fetch").commit("raw", fill)
-    components = stage.convert.components(Run(request), {"raw": artifact})
+    components = stage.convert.components(Run(request, sources=toy.SOURCES), {"raw": artifact})
     job = Job("convert", key_of(components), components, request, Store(store))
     return stage.convert_raw(job, raw=artifact), job
 

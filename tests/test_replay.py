@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from checkouts import TO_PLAN, TO_TRAIN, Checkout
+from checkouts import Checkout
+from forks import TO_PLAN, TO_TRAIN
 
 DATASET = '''"""Rows of three numbers; one of them is a 7."""
 from collections.abc import Iterator

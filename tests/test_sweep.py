@@ -43,7 +43,7 @@ def first(base: Request) -> Sweep:
 
 
 def swept(request: Request, seeds: int = 2, train: Any = candidate) -> Sweep:
-    made = Sweep(request, seeds, train, "sweep")
+    made = Sweep(request, seeds, train, "sweep", toy.SOURCES)
     for changes in GRID:
         made.measure(changes)
     return made
@@ -62,7 +62,7 @@ def test_members_are_ordinary_trainings_that_share_what_is_before_fit(first: Swe
     assert {*states[0].values()} == {"ran"}
     assert all({*state.values()} == {"cached"} for state in states[1:])
     assert len({artifact.digest for artifact in fits(made)}) == 4
-    alone = Run(made.requests(GRID[1])[1])
+    alone = Run(made.requests(GRID[1])[1], sources=toy.SOURCES)
     candidate(alone)
     assert artifact_of(alone, "fit") == fits(made)[3]
     assert {outcome.state for outcome in alone.outcomes} == {"cached"}
@@ -117,7 +117,7 @@ def test_with_a_validation_split_that_decides(tmp_path: Path) -> None:
     patch = promoted.instead_of_a_file(dataset)
     with recorded.without_prefect():
         request = toy.request_for(tmp_path, dataset, raw, epochs=1, learning_rate=1e-2)
-        made = Sweep(request, 1, candidate, "sweep")
+        made = Sweep(request, 1, candidate, "sweep", toy.SOURCES)
         made.measure({})
     patch.undo()
     assert made.split == "val"
@@ -164,7 +164,7 @@ class Fixed(Ranking):
 
 
 def ranked(request: Request, rows: list[dict[str, Any]], *, train: Any = candidate, confirm: bool = False) -> Sweep:
-    made = Sweep(request, 2, train, "sweep", ranking=Fixed(rows), confirm=confirm)
+    made = Sweep(request, 2, train, "sweep", toy.SOURCES, Fixed(rows), confirm=confirm)
     made.measure_all(GRID)
     return made
 
@@ -208,7 +208,7 @@ def test_a_winner_that_fails_by_itself_gives_way_to_the_next(base: Request) -> N
 
 
 def test_what_cant_work_is_refused_before_anything_is_trained(base: Request) -> None:
-    made = Sweep(base, 2, lambda run: pytest.fail("trained"), "sweep")
+    made = Sweep(base, 2, lambda run: pytest.fail("trained"), "sweep", toy.SOURCES)
     for changes in ({"learning_rate": -1.0}, {"batch_size": 100_000}, {"model": "nothing"}):
         with pytest.raises(Exception, match=r"learning_rate|batch|model"):
             made.requests(changes)

@@ -9,17 +9,16 @@ import numpy as np
 import promoted
 import pytest
 import recorded
+import toy
 
 from datasets.schema import Recipe
 from flows.train import candidate, ready
 from tasks.artifact import Artifact
 from tasks.durable import read_json
-from tasks.fingerprint import Sources
 from tasks.request import Request
 from tasks.stage import Run, key_of
 from tasks.together import MEMBERS, _rows, fitting, pilot, together
 
-SOURCES = Sources()  # read once
 RATES = (1e-2, 1e-2, 1e3)  # the last one diverges
 
 
@@ -40,7 +39,7 @@ def with_members(request: Request, rates: Sequence[float]) -> Request:
 
 @pytest.fixture(scope="module")
 def made(base: Request) -> tuple[Run, Artifact, dict[str, Artifact]]:
-    run = Run(base, sources=SOURCES)
+    run = Run(base, sources=toy.SOURCES)
     inputs = ready(run)
     return run, together(run, **inputs), inputs
 
@@ -55,7 +54,7 @@ def test_members_score_what_trainings_of_their_own_do(made: Any) -> None:
     assert [(row["learning_rate"], row["seed"]) for row in found] == [(rate, seed) for seed, rate in enumerate(RATES)]
     for row, recipe in zip(found[:1], run.request.members, strict=False):
         alone = Run(
-            replace(run.request, dataset=replace(run.request.dataset, recipe=recipe), members=()), sources=SOURCES
+            replace(run.request, dataset=replace(run.request.dataset, recipe=recipe), members=()), sources=toy.SOURCES
         )
         score = run.store.facts(candidate(alone)["evaluation"])["accuracy"]
         assert row["score"] == pytest.approx(score, abs=0.021)  # of 50 examples one may fall to the other side
@@ -84,7 +83,7 @@ def test_its_key_is_of_the_members_and_of_no_ones_rate_alone(made: Any) -> None:
     run, artifact, inputs = made
 
     def key(stage: Any, request: Request) -> str:
-        return key_of(stage.components(Run(request, sources=SOURCES), inputs))
+        return key_of(stage.components(Run(request, sources=toy.SOURCES), inputs))
 
     base = run.request
     assert key(together, base) == artifact.key
@@ -127,7 +126,7 @@ def test_what_doesnt_fit_memory_is_split_and_said(caplog: pytest.LogCaptureFixtu
 def test_split_members_come_to_the_same(made: Any) -> None:
     run, artifact, inputs = made
     one = next(iter(run.outcomes[-1].notes["programs"]))
-    split = Run(replace(run.request, memory=int(one["memory"] * 0.8)), sources=SOURCES)
+    split = Run(replace(run.request, memory=int(one["memory"] * 0.8)), sources=toy.SOURCES)
     split.request = replace(split.request, members=run.request.members[:2])
     other = together(split, **inputs)
     whole = rows(run, artifact)[:2]

@@ -46,7 +46,7 @@ def changed(split: str) -> Columns:
 def key_and_digest(store: Path, made: Columns) -> tuple[str, str]:
     request = mixed.request_for(store, mixed.dataset(made))
     records = toy.records_of(request)
-    run = Run(request)
+    run = Run(request, sources=toy.SOURCES)
     artifact = mixed.fitted_artifact(request, records)
     inputs = {"train": train_split(run, records), "records": records, "report": artifact}
     return key_of(transform.components(run, inputs)), artifact.digest

@@ -21,6 +21,7 @@ from tasks.artifact import Artifact, Draft, Store
 from tasks.convert import convert_raw
 from tasks.feed import plan_input
 from tasks.fetch import fetch_raw
+from tasks.fingerprint import Sources
 from tasks.request import Request, check
 from tasks.stage import Job, Stage
 from tasks.training import train
@@ -28,6 +29,8 @@ from tasks.validate import validate_records
 from tasks.weights import build_model, save_weights
 
 ROOT = Path(__file__).parent.parent
+SOURCES = Sources()
+"""This code, parsed once for all tests: that takes half a second."""
 IMAGES, LABELS = "toy-images-idx3-ubyte", "toy-labels-idx1-ubyte"
 ROWS, TRAIN, CLASSES = 200, 150, ("circle", "cross", "ring")
 

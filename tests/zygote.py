@@ -1,6 +1,6 @@
 """Forks a process for each command that is asked for, with the libraries loaded and nothing of the project.
 
-python zygote.py ROOT LIBRARY,LIBRARY ...; one JSON object a line in, one out; see `checkouts.py`.
+python zygote.py ROOT LIBRARY,LIBRARY ...; one JSON object a line in, one out; see `forks.py`.
 """
 
 from __future__ import annotations
