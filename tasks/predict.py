@@ -23,6 +23,7 @@ from datasets.schema import Block, Columns, Dataset, check_int
 from tasks.artifact import Store
 from tasks.canonical import canonical
 from tasks.fingerprint import Sources
+from tasks.fingerprint_memory import RememberedSources
 from tasks.lock import Lock
 from tasks.prediction_parts import Parts, table_of
 from tasks.progress import LOG, Bar, bar
@@ -76,7 +77,7 @@ def predict_raw(
     trained = load_version(Store(root), dataset, version)
     check_inputs(trained, known)
     size = part_rows or rows_of_a_part(known)
-    about = identity(dataset, known, trained, source, size)
+    about = identity(dataset, known, trained, source, size, RememberedSources(root))
     (root / "locks").mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
     with Lock(root / "locks" / f"predict-{name}.lock"):
@@ -101,7 +102,9 @@ def predict_raw(
     }  # fmt: skip
 
 
-def identity(name: str, dataset: Dataset, trained: Trained, raw: Path, part_rows: int) -> dict[str, Any]:
+def identity(
+    name: str, dataset: Dataset, trained: Trained, raw: Path, part_rows: int, sources: Sources
+) -> dict[str, Any]:
     """All that decides the bytes of a part, as JSON."""
     code: set[str] = {f"{__name__}:predict_raw"}
     read = canonical([dataset.read, dataset.features, dataset.validation.on_bad], code)
@@ -109,7 +112,7 @@ def identity(name: str, dataset: Dataset, trained: Trained, raw: Path, part_rows
         "format": FORMAT, "dataset": name, "version": trained.version, "model": trained.artifact.digest,
         "weights": trained.weights, "classes": list(trained.classes), "inputs": list(trained.takes),
         "raw": stamps(raw) if raw.exists() else [], "part_rows": part_rows, "read": read,
-        "code": Sources().fingerprint(code),
+        "code": sources.fingerprint(code),
     }  # fmt: skip
 
 
