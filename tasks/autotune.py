@@ -55,6 +55,11 @@ class Setting:
         """What `Pipeline.iterate` and `Batches` take."""
         return {"threads": self.threads, "prefetch": self.prefetch, "workers": self.workers}
 
+    @property
+    def ahead(self) -> int:
+        """Batches that may be made before the first one is taken, besides it."""
+        return self.workers * (self.prefetch + 1) if self.workers else self.threads + self.prefetch
+
     def __str__(self) -> str:
         if self.resident:
             return "resident"
@@ -108,9 +113,9 @@ def tune(
         take: Does with a batch, given its number, what training does before its step.
         batch_size: Examples of a batch.
         steps: Of the whole training.
-        budget: Seconds; but for the first setting, what may not be done before they are over isn't tried. With t
-            threads up to 2 t + 1 batches are made before a measurement can end. How long workers take to start is
-            known once one has.
+        budget: Seconds; but for the first setting, what may not be done before they are over isn't tried: it has to
+            make what it keeps ahead, two batches, and what its threads begin meanwhile. How long workers take to start
+            is known once one has.
         seconds: Of a measurement in this process; workers get ten times as many.
         done: Called with each finished trial.
 
@@ -122,13 +127,13 @@ def tune(
 
     def measure(setting: Setting, seconds: float) -> None:
         with clock.spent_on(setting):
-            samples[setting].append(_measure(open_batches(setting), take, batch_size, seconds))
+            samples[setting].append(_measure(open_batches(setting), take, batch_size, seconds, setting.ahead))
 
     batch = 0.0  # seconds, in the setting that was fastest until now
     for _ in range(ROUNDS):
         for setting in settings:
             first = not samples[settings[0]]
-            if not setting.workers and (first or clock.allows(setting, (2 * setting.threads + 1) * batch)):
+            if not setting.workers and (first or clock.allows(setting, (setting.ahead + setting.threads + 2) * batch)):
                 measure(setting, seconds)
                 batch = batch_size / max(rate for some in samples.values() for _, rate in some)
     alone = [rate for setting in settings if not setting.threads for _, rate in samples[setting]]
@@ -140,7 +145,9 @@ def tune(
             why[setting] = over
         elif cost <= HEAVY_MS:
             why[setting] = f"not tried: a batch takes {cost:.2g} ms, workers pay above {HEAVY_MS:g} ms"
-        elif clock.allows(setting, (clock.longest(lambda other: other.workers > 0) or _START) + 2 * cost / 1000):
+        elif clock.allows(
+            setting, (clock.longest(lambda other: other.workers > 0) or _START) + (setting.ahead + 2) * cost / 1000
+        ):
             measure(setting, 10 * seconds)
         else:
             why[setting] = over
@@ -191,17 +198,25 @@ def _trial(setting: Setting, samples: list[tuple[float, float]], examples: int) 
     return Trial(setting, rate, start, start + examples / rate)
 
 
-def _measure(opened: Batches, take: Callable[[int, Any], None], batch_size: int, seconds: float) -> tuple[float, float]:
-    """Seconds to the first batch, and examples a second from then on."""
-    began = time.perf_counter()
+def _measure(
+    opened: Batches, take: Callable[[int, Any], None], batch_size: int, seconds: float, ahead: int = 0
+) -> tuple[float, float]:
+    """Seconds to the first batch, and examples a second from then on.
+
+    Those that may be ready when the first one comes aren't counted: with many threads they come all at once, however
+    long each took. Where there are no others, the start is 0 and the rate that of all batches.
+    """
+    began, number = time.perf_counter(), 0
     with opened as batches:
         take(0, next(batches))
-        first, count = time.perf_counter(), 0
-        for count, batch in enumerate(batches, 1):
-            take(count, batch)
-            if time.perf_counter() - first > seconds:
+        first = since = time.perf_counter()
+        for number, batch in enumerate(batches, 1):
+            take(number, batch)
+            if number <= ahead:
+                since = time.perf_counter()
+            elif time.perf_counter() - since > seconds:
                 break
-        elapsed = time.perf_counter() - first
-    if not count:  # the training is one step long
-        return 0.0, batch_size / (first - began)
-    return first - began, count * batch_size / elapsed
+        ended = time.perf_counter()
+    if number <= ahead:
+        return 0.0, (number + 1) * batch_size / (ended - began)
+    return first - began, (number - ahead) * batch_size / (ended - since)
