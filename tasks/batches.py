@@ -10,19 +10,14 @@ import collections
 import contextlib
 import functools
 import gc
-import multiprocessing
-import os
 import queue
 import secrets
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
-from multiprocessing import connection, resource_tracker, shared_memory
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -32,10 +27,10 @@ from absl import flags
 
 from datasets.errors import GristmillError, ParameterError, PipelineError
 from datasets.schema import Columns, check_float, check_int
+from tasks.feed_worker import remove_shared, start_worker
 
 _POLL = 1.0  # seconds between looks at the workers while a batch is awaited
 _GRACE = 3.0  # seconds that workers get to end by themselves
-_LAST_CREATION = 0.05  # seconds within which shared memory that has got its name is created
 
 
 class Batches(Iterator[Columns]):
@@ -156,7 +151,7 @@ class Batches(Iterator[Columns]):
         if self._caller:
             self._caller.shutdown(wait=True, cancel_futures=True)
             gc.collect()  # Grain's iterators lie in cycles, and what they hold in shared memory goes with them
-            _unlink(self._shared)
+            remove_shared(self._shared)
 
     def _next(self) -> Columns:
         if self._caller is None:
@@ -267,41 +262,3 @@ def _left_with(iterator: Any) -> int | None:  # noqa: ANN401
     """Exit status of a worker that is gone, if one is."""
     statuses = (_worker_of(started).status for started in _started(iterator))
     return next((status for status in statuses if status is not None), None)
-
-
-def start_worker(index: int, count: int, *, shared: str) -> None:
-    """Runs first in each worker: low priority, and an end when the parent ends, however it ends.
-
-    Args:
-        index: Of this worker.
-        count: Of all workers.
-        shared: Start of the names of what it puts into shared memory, by which the parent finds what a worker that was
-            killed had not yet handed over.
-    """
-    os.nice(19)
-    shared_memory._SHM_NAME_PREFIX = f"/{shared}"  # pyright: ignore[reportAttributeAccessIssue]
-    shared_memory._SHM_SAFE_NAME_LENGTH = len(shared) + 17  # pyright: ignore[reportAttributeAccessIssue]
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel, shared), daemon=True, name="gristmill-watch").start()
-
-
-def _unlink(prefix: str) -> None:
-    """Removes shared memory of workers that are gone; Linux shows it as files."""
-    for path in Path("/dev/shm").glob(f"{prefix}*"):  # noqa: S108 - no temporary file of ours
-        # Python's own way would map it, which fails where a worker was killed before its memory had a size.
-        name = f"/{path.name}"
-        resource_tracker.register(name, "shared_memory")  # it may know the name or not, and has to forget it
-        path.unlink(missing_ok=True)
-        resource_tracker.unregister(name, "shared_memory")
-
-
-def _end_with(sentinel: int, shared: str) -> None:
-    connection.wait([sentinel])
-    try:
-        # What the worker makes at this moment, Python's tracker hasn't heard of: no more of it, then away with it.
-        shared_memory._make_filename = threading.Event().wait  # pyright: ignore[reportAttributeAccessIssue]
-        time.sleep(_LAST_CREATION)
-        _unlink(shared)
-    finally:
-        os._exit(1)

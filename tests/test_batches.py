@@ -75,29 +75,6 @@ def test_what_has_no_size_yet_when_its_worker_is_killed_goes_too(monkeypatch: py
     assert shared() == []
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_worker_whose_parent_is_gone_makes_no_more_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(module.os, "_exit", ended.append)
-    monkeypatch.setattr(module.shared_memory, "_make_filename", module.shared_memory._make_filename)  # type: ignore[attr-defined]
-    left = Path(f"/dev/shm/gristmill-{TOKEN}-left")
-    left.write_bytes(b"x" * 128)
-    if fails:
-        monkeypatch.setattr(module.resource_tracker, "register", lambda *_: 1 / 0)
-    ours, theirs = multiprocessing.Pipe()
-    theirs.close()
-    try:
-        module._end_with(ours, f"gristmill-{TOKEN}-")  # type: ignore[arg-type]
-    except ZeroDivisionError:
-        assert fails
-        left.unlink()
-    assert ended == [1]
-    assert shared() == []
-    assert module.shared_memory._make_filename.__self__.is_set() is False  # type: ignore[attr-defined]
-
-
 def test_without_threads_and_workers_an_element_is_made_when_it_is_asked_for() -> None:
     made: list[int] = []
     with Batches(grain.MapDataset.range(3).map(lambda i: made.append(int(i)) or {"i": np.array([i])})) as batches:
