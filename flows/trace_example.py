@@ -13,6 +13,7 @@ from datasets.errors import StoreError
 from tasks.command import Command
 from tasks.convert import convert
 from tasks.fetch import fetch, prepared
+from tasks.fingerprint_memory import RememberedSources
 from tasks.planning import Plan
 from tasks.provenance import show, trace
 
@@ -28,7 +29,8 @@ def trace_example(
         FetchError: A raw file is missing or isn't what the dataset file pins.
         ParameterError: There is no such step, slot, file or row.
     """
-    plan = Plan(prepared(dataset, keep=False, **parameters))
+    request = prepared(dataset, keep=False, **parameters)
+    plan = Plan(request, sources=RememberedSources(request.store, keep=False))
     records = convert(plan, raw=fetch(plan))
     if plan.outcomes[-1].state != "cached":
         raise StoreError(

@@ -53,7 +53,7 @@ def test_what_decides_no_bit_does_not_count(request_: Request) -> None:
 def test_the_code_of_the_model_counts(request_: Request) -> None:
     assert model_code(request_) == ("tasks.models.mlp:build",)
     cnn = replace(request_, dataset=replace(request_.dataset, recipe=replace(request_.dataset.recipe, model="cnn")))
-    codes = [fit.components(Run(r), {})["code"] for r in (request_, cnn)]
+    codes = [fit.components(Run(r, sources=toy.SOURCES), {})["code"] for r in (request_, cnn)]
     assert "tasks.models.mlp" in str(codes[0])
     assert "tasks.models.cnn" not in str(codes[0])
     assert "tasks.models.cnn" in str(codes[1])

@@ -37,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_the_example_dataset_trains(prefect_server: str, checkout: Path) -> None:
-    command = [sys.executable, "-m", "flows.train", "digits", "--epochs=4", "--json", f"--store={checkout / 'store'}"]
+    command = [sys.executable, "-m", "flows.train", "digits", "--epochs=2", "--json", f"--store={checkout / 'store'}"]
     summary = finish(subprocess.Popen(command, cwd=checkout, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     assert summary["metrics"]["examples"] == 297
     assert summary["metrics"]["accuracy"] > 0.85

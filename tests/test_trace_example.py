@@ -14,6 +14,7 @@ from flows.trace_example import trace_example
 from tasks import request as requests
 from tasks.convert import convert_raw
 from tasks.fetch import fetch_raw, prepared
+from tasks.fingerprint_memory import RememberedSources
 from tasks.planning import Plan
 from tasks.stage import key_of
 
@@ -24,7 +25,7 @@ def prepare(store: Path, dataset: str = "mnist", **parameters: Any) -> None:
     from tasks.convert import convert
     from tasks.fetch import fetch
 
-    plan, made = Plan(prepared(dataset, store=store, **parameters)), {}
+    plan, made = Plan(prepared(dataset, store=store, **parameters), sources=RememberedSources(store)), {}
     for stage, body, names in ((fetch, fetch_raw, ()), (convert, convert_raw, ("raw",))):
         inputs = {name: made[name] for name in names}
         key = key_of(stage.components(plan, inputs))
