@@ -21,7 +21,8 @@ from datasets.schema import Columns
 from tasks.record_layout import Layout
 
 MOST_OPEN = 256  # files
-_CACHED = 1 << 18  # bytes: so many are still in the processor's cache when they are added up
+_LANES = 191  # words that are added up side by side; odd
+_ADDED_AT_ONCE = 1 << 14  # lanes: their sums are still in the processor's cache when they are folded
 _MOST_PIECES = 1000  # of one read; Linux takes 1024
 
 # Riegeli/records, doc/riegeli_records_file_format.md at github.com/google/riegeli: a file is a sequence of chunks,
@@ -73,8 +74,6 @@ class StraightReads:
         self._sums = np.zeros(len(self._state), np.uint64)
         self._blocks: Columns = {}  # that the last reads were into; to find the slots in them is a third of a read
         self._pieces: dict[int, list[memoryview]] = {}
-        # Kept, because the system takes longer to give fresh memory than a pass over it takes
-        self._folded = np.empty(max([_CACHED // 8, *map(len, self._factors)]), np.uint64)
         self._gap = np.empty(_HEADER, np.uint8)  # takes in the headers, which nobody looks at
 
     def fill(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> np.ndarray:
@@ -150,24 +149,38 @@ class StraightReads:
         return self._files[shard].fileno()
 
     def _sums_of(self, blocks: Columns, slots: np.ndarray) -> np.ndarray:
-        """Sums of the blocks in some slots, as words of 8 bytes times their places, modulo 2**64: uint64 [N].
+        """Sums of the blocks in some slots, as words of 8 bytes, modulo 2**64: uint64 [N].
 
-        Each word has an odd factor of its own, so that the change of a single word is found for certain. A product only
-        carries upwards, so the upper bits of a word are folded into the lower ones before: two signs that changed would
-        add up to nothing, and a page of float64 ones to as much as a page of zeros.
+        Words are first added up in lanes, every so many words one, then each lane counts with an odd factor of its own.
+        So the change of a single word is found for certain, and what disks do, too: a sector or page that is empty, old
+        or another's has its words in other lanes, because a lane is an odd number of words away from itself, more than
+        there are sectors. A product only carries upwards, so the upper bits of a lane are folded into the lower ones
+        before: otherwise two signs that changed would add up to nothing, and a page of float64 ones to as much as a
+        page of zeros.
         """
         total = np.zeros(len(slots), np.uint64)
         for column, own in zip(_as_bytes(blocks), self._factors, strict=True):
-            at_once = max(1, len(self._folded) // len(own))
+            at_once = max(1, _ADDED_AT_ONCE // len(own))
             for start in range(0, len(slots), at_once):
                 part = slots[start : start + at_once]
                 in_a_row = part[-1] - part[0] + 1 == len(part) and bool((np.diff(part) == 1).all())
-                some = (column[part[0] : part[-1] + 1] if in_a_row else column[part]).view(np.uint64)
-                folded = self._folded[: some.size].reshape(some.shape)
-                np.right_shift(some, _FOLD, out=folded)
-                folded ^= some
-                total[start : start + at_once] += np.einsum("ij,j->i", folded, own)
+                lanes = _in_lanes((column[part[0] : part[-1] + 1] if in_a_row else column[part]).view(np.uint64), len(own))
+                lanes ^= lanes >> _FOLD
+                total[start : start + at_once] += np.einsum("ij,j->i", lanes, own)
         return total
+
+
+def _in_lanes(words: np.ndarray, lanes: int) -> np.ndarray:
+    """Sums of every `lanes`-th word, modulo 2**64: fresh uint64 [N, lanes] of uint64 [N, words]."""
+    whole = words.shape[1] // lanes * lanes
+    sums = np.add.reduce(words[:, :whole].reshape(len(words), -1, lanes), axis=1)
+    sums[:, : words.shape[1] - whole] += words[:, whole:]
+    return sums
+
+
+def _lanes_of(words: int) -> int:
+    """So many that a sector's distance, 64 words, times anything less than the sectors there are is no multiple."""
+    return min(words, max(_LANES, words // 64 + 1 | 1))
 
 
 def _as_bytes(blocks: Columns) -> list[np.ndarray]:
@@ -176,7 +189,7 @@ def _as_bytes(blocks: Columns) -> list[np.ndarray]:
 
 
 def _factors(sizes: list[int]) -> list[np.ndarray]:
-    """An odd factor for each word of columns of so many bytes: uint64 [words] each."""
-    words = np.array(sizes) // 8
-    odd = np.arange(1, 2 * int(words.sum()), 2, dtype=np.uint64) * _SPREAD
-    return np.split(odd, np.cumsum(words)[:-1])
+    """An odd factor for each lane of columns of so many bytes: uint64 [lanes] each."""
+    lanes = [_lanes_of(size // 8) for size in sizes]
+    odd = np.arange(1, 2 * sum(lanes), 2, dtype=np.uint64) * _SPREAD
+    return np.split(odd, np.cumsum(lanes)[:-1])
