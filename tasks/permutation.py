@@ -98,7 +98,8 @@ def _changed(half: np.ndarray, key: Any, mask: Any) -> np.ndarray:  # noqa: ANN4
 def _table_of(table: np.ndarray) -> _Round:
     if table.itemsize == 1:  # an index into an array would first have to become one of 8 bytes
         whole = table.tobytes().ljust(256, b"\0")
-        return lambda half: np.frombuffer(half.tobytes().translate(whole), np.uint8)
+        # A bytearray does it in half of the time of bytes, which look whether they have changed at all
+        return lambda half: np.frombuffer(bytearray(half).translate(whole), np.uint8)
     return lambda half: table.take(half, mode="clip")  # every half is an index of it, so nothing is clipped
 
 

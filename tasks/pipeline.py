@@ -33,7 +33,7 @@ from tasks.transform_identity import identity_of_augmentation, identity_of_trans
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
 _ENDLESS = 1 << 48  # steps
-_ROWS_AT_ONCE = 8192  # of which the batches of several small steps are cut
+_ROWS_AT_ONCE = 1 << 14  # of which the batches of several small steps are cut
 _BYTES_AT_ONCE = 1 << 22  # of these rows: large ones gain nothing, and would be hundreds of megabytes
 
 

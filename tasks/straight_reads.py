@@ -113,18 +113,19 @@ class StraightReads:
         """Whether the files could be read; that they held what they should is another question.
 
         Args:
-            where: Shard, offset, bytes until a header interrupts, and slot of each record.
+            where: Shard, offset, bytes until a header interrupts, and slot of each record; sorted.
             blocks: Where the slots are.
         """
         if blocks is not self._blocks or len(self._pieces) > _MOST_PIECES:
             self._blocks, self._pieces = blocks, {}
-        columns, known = _as_bytes(blocks), self._pieces
+        columns, known, size = _as_bytes(blocks), self._pieces, self._size
+        descriptor, of_shard, read = -1, -1, os.preadv  # looked up once: the loop is a third of a read
         try:
             for shard, start, left, slot in where:
+                if shard != of_shard:
+                    descriptor, of_shard = self._descriptor(shard), shard
                 pieces = known.get(slot) or known.setdefault(slot, [column[slot].data for column in columns])
-                if left < self._size:
-                    pieces = self._interrupted(pieces, left)
-                os.preadv(self._descriptor(shard), pieces, start)
+                read(descriptor, pieces if left >= size else self._interrupted(pieces, left), start)
         except OSError:  # the reader finds out what is wrong
             return False
         return True
@@ -159,14 +160,16 @@ class StraightReads:
         page of zeros.
         """
         total = np.zeros(len(slots), np.uint64)
+        turns = np.flatnonzero(np.diff(slots) != 1) + 1  # slots in a row are a view of the blocks
+        runs = list(zip([0, *turns.tolist()], [*turns.tolist(), len(slots)], strict=True))
         for column, own in zip(_as_bytes(blocks), self._factors, strict=True):
-            at_once = max(1, _ADDED_AT_ONCE // len(own))
-            for start in range(0, len(slots), at_once):
-                part = slots[start : start + at_once]
-                in_a_row = part[-1] - part[0] + 1 == len(part) and bool((np.diff(part) == 1).all())
-                lanes = _in_lanes((column[part[0] : part[-1] + 1] if in_a_row else column[part]).view(np.uint64), len(own))
-                lanes ^= lanes >> _FOLD
-                total[start : start + at_once] += np.einsum("ij,j->i", lanes, own)
+            words, at_once = column.view(np.uint64), max(1, _ADDED_AT_ONCE // len(own))
+            for begin, end in runs:
+                for start in range(begin, end, at_once):
+                    stop = min(start + at_once, end)
+                    lanes = _in_lanes(words[slots[start] : slots[stop - 1] + 1], len(own))
+                    lanes ^= lanes >> _FOLD
+                    total[start:stop] += np.einsum("ij,j->i", lanes, own)
         return total
 
 
