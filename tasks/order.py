@@ -19,13 +19,10 @@ import numpy as np
 
 from datasets.errors import ParameterError, PipelineError
 from datasets.schema import check_int
-from tasks.block_order import BlockOrder, Stretch
+from tasks.block_order import BlockOrder
 from tasks.permutation import mix, permute, unpermute
 
 ALGORITHM = 1  # of `mix`, the permutation and the order of blocks: who changes what they give changes this number
-
-_Window = tuple[np.ndarray, Stretch | None]
-"""A window's examples in their order; or its positions in theirs, and the stretch that they are of."""
 
 _SHUFFLE, _WINDOW, _BLOCKS = 1, 2, 3  # what a sub-seed is for, as in `example_random.py`: equal seeds share no stream
 
@@ -84,7 +81,7 @@ class Order:
     drop_remainder: bool = field(default=True, kw_only=True)
     window: int = field(default=1 << 16, kw_only=True)
     block: int | None = field(default=None, kw_only=True)
-    _recent: dict[tuple[int, int], _Window] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _recent: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         least = {"size": 0, "batch_size": 1, "seed": 0, "reader": 0, "readers": 1, "window": 1}
@@ -186,24 +183,22 @@ class Order:
             return np.zeros(0, np.int64)
         if not self.shuffle:
             return np.arange(start, stop)
-        parts, stretch = [], None
+        parts = []
         for window in range(start // self.window, (stop - 1) // self.window + 1):
             first = window * self.window
-            shuffled, stretch = self._window(epoch, window)
-            some = shuffled[max(start - first, 0) : stop - first]
-            parts.append(some if stretch is None else stretch.ids(some))
-        return np.concatenate(parts) if len(parts) > 1 or stretch is None else parts[0]
+            parts.append(self._window(epoch, window)[max(start - first, 0) : stop - first])
+        return np.concatenate(parts)
 
-    def _window(self, epoch: int, window: int) -> _Window:
+    def _window(self, epoch: int, window: int) -> np.ndarray:
         recent = self._recent
         if (epoch, window) not in recent:
             first, last = window * self.window, min(self.size, (window + 1) * self.window)
             if self.block is None:
-                made = permute(np.arange(first, last), self.size, mix(self.seed, epoch, _SHUFFLE)), None
+                made = permute(np.arange(first, last), self.size, mix(self.seed, epoch, _SHUFFLE))
             else:
                 seed, small = mix(self.seed, epoch, _WINDOW, window), np.min_scalar_type(last - first)
                 inside = permute(np.arange(last - first, dtype=small), last - first, seed)
-                made = inside, self._blocks(epoch).stretch(first, last)
+                made = self._blocks(epoch).stretch(first, last).ids(inside)
             if len(recent) >= 4:
                 recent.clear()
             recent[epoch, window] = made

@@ -197,6 +197,8 @@ class Shards:
     def _fill(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> None:
         """Reads what has a fixed shape in these records, which are sorted, into slots of [slots, rows, *shape]."""
         left = self._straight.fill(records, slots, blocks)
+        if not left.any():
+            return
         records, slots, done = records[left], slots[left], 0
         whole = np.ones(len(records), bool)
         for path, numbers, rows, raws in self._raw(records):
