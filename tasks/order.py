@@ -143,7 +143,7 @@ class Order:
         """Gives the examples of a step; any step from 0 on, so endless training needs nothing else.
 
         Returns:
-            The epoch, and int64 [share of the batch] ids in the order of the batch's slots.
+            The epoch, and int64 [share of the batch] ids in the order of the batch's slots, to be read only.
         """
         check_int("step", step, 0)
         epoch, place = divmod(step, self.steps_per_epoch)
@@ -187,7 +187,7 @@ class Order:
         for window in range(start // self.window, (stop - 1) // self.window + 1):
             first = window * self.window
             parts.append(self._window(epoch, window)[max(start - first, 0) : stop - first])
-        return np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _window(self, epoch: int, window: int) -> np.ndarray:
         recent = self._recent
@@ -201,6 +201,7 @@ class Order:
                 made = self._blocks(epoch).stretch(first, last).ids(inside)
             if len(recent) >= 4:
                 recent.clear()
+            made.flags.writeable = False  # parts of it are given away
             recent[epoch, window] = made
             return made
         return recent[epoch, window]

@@ -171,9 +171,11 @@ def test_several_steps_are_those_steps_up_to_the_end_of_the_epoch(readers: int) 
         np.testing.assert_array_equal(ids, np.concatenate([order.ids(step + i)[1] for i in range(steps)]))
 
 
-def test_ids_are_the_callers_own() -> None:
-    order = Order(100, 10, 1)
-    order.ids(0)[1][:] = 0
+@pytest.mark.parametrize("block", [None, 5])
+def test_ids_cannot_be_changed_for_those_who_ask_next(block: int | None) -> None:
+    order = Order(100, 10, 1, block=block)
+    with pytest.raises(ValueError, match="read-only"):
+        order.ids(0)[1][:] = 0
     assert len(set(order.ids(0)[1].tolist())) == 10
 
 
