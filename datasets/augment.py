@@ -19,6 +19,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from datasets.errors import ParameterError, SchemaError
+from datasets.pixel_moves import mirrored, windows
 from datasets.schema import check_float, check_int
 
 
@@ -51,7 +52,7 @@ class Shift:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives shifted copies."""
         check_images(images, self)
-        return _windows(images, u, self.pixels, mirror=False)
+        return windows(images, pick(u, 2 * self.pixels + 1), self.pixels, mirror=False)
 
 
 @dataclass(frozen=True)
@@ -78,48 +79,7 @@ class Crop:
             raise ParameterError(
                 f"{self} needs larger images", parameter="pad", got=p, expected=f"less than {min(images.shape[1:3])}"
             )
-        return _windows(images, u, p, mirror=True)
-
-
-_CACHED = 100_000  # bytes of examples at a time: the processor's cache holds them, and the allocator has them ready
-
-
-def _windows(images: np.ndarray, u: np.ndarray, p: int, *, mirror: bool) -> np.ndarray:
-    """Gives windows of the images' own size, at random places of the images padded by p; u = 0 is the top left."""
-    count, height, width, channels = images.shape
-    place = pick(u, 2 * p + 1)
-    # The rows of a padded image lie one after the other, so a window with its neighbours at the right is one stretch
-    # of memory: one copy an example, however many rows it has. The row more below is for the last one's neighbours.
-    row = (width + 2 * p) * channels
-    start = place[:, 0] * row + place[:, 1] * channels
-    at_once = max(16, _CACHED // ((height + 2 * p + 1) * row * images.itemsize))
-    padded = np.zeros((min(at_once, count), height + 2 * p + 1, width + 2 * p, channels), images.dtype)
-    stretches = np.lib.stride_tricks.sliding_window_view(padded.reshape(len(padded), -1), height * row, axis=1)
-    out = np.empty_like(images)
-    for first in range(0, count, at_once):
-        part = images[first : first + at_once]
-        padded[: len(part), p : p + height, p : p + width] = part
-        if mirror and p:
-            _mirror_border(padded, height, width, p)
-        picked = stretches[np.arange(len(part)), start[first : first + at_once]]
-        out[first : first + at_once] = picked.reshape(len(part), height, width + 2 * p, channels)[:, :, :width]
-    return out
-
-
-def _mirror_border(padded: np.ndarray, height: int, width: int, p: int) -> None:
-    padded[:, :p] = padded[:, 2 * p : p : -1]
-    padded[:, p + height : p + height + p] = padded[:, p + height - 2 : height - 2 : -1]
-    if padded.shape[3] == 1:  # a column of all rows and examples is one walk through memory
-        for x in range(p):
-            padded[:, :, x] = padded[:, :, 2 * p - x]
-            padded[:, :, p + width + x] = padded[:, :, p + width - 2 - x]
-        return
-    # Value by value, all of a row's at once: pixels of three bytes would be copied far more slowly.
-    pixels = np.r_[2 * p : p : -1, p + width - 2 : width - 2 : -1]
-    at = (pixels[:, None] * padded.shape[3] + np.arange(padded.shape[3])).ravel()
-    rows = padded.reshape(-1, padded.shape[2] * padded.shape[3])
-    mirrored, side = rows.take(at, axis=1, mode="clip"), len(at) // 2
-    rows[:, :side], rows[:, -side:] = mirrored[:, :side], mirrored[:, side:]
+        return windows(images, pick(u, 2 * p + 1), p, mirror=True)
 
 
 @dataclass(frozen=True)
@@ -139,17 +99,7 @@ class Flip:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives copies, some of them mirrored."""
         check_images(images, self)
-        flipped = images.copy()
-        chosen = np.flatnonzero(u[:, 0] < self.probability)
-        at_once = max(1, _CACHED // max(1, images[:1].nbytes))
-        for first in range(0, len(chosen), at_once):
-            part = chosen[first : first + at_once]
-            straight = images[part]
-            mirrored = np.empty_like(straight)
-            for channel in range(images.shape[3]):  # whole pixels would be copied in steps of a few bytes
-                mirrored[..., channel] = straight[:, :, ::-1, channel]
-            flipped[part] = mirrored
-        return flipped
+        return mirrored(images, np.flatnonzero(u[:, 0] < self.probability))
 
 
 @dataclass(frozen=True)
