@@ -11,6 +11,7 @@ depend on the processor or on an example's place in the batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -19,13 +20,17 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from datasets.errors import ParameterError, SchemaError
-from datasets.pixel_moves import mirrored, windows
+from datasets.pixel_moves import mirror, windows
 from datasets.schema import check_float, check_int
 
 
 @runtime_checkable
 class Augmentation(Protocol):
-    """What `Recipe.augment` holds; a frozen dataclass of your own with these two members works as well."""
+    """What `Recipe.augment` holds; a frozen dataclass of your own with these two members works as well.
+
+    One that can do its work within the images that it is given may also have `overwrite(images, u)`, which does so and
+    gives them back. It is called for images that nobody else has, and saves what fresh memory costs.
+    """
 
     draws: ClassVar[int]
     """Random numbers that it needs for an example."""
@@ -52,7 +57,15 @@ class Shift:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives shifted copies."""
         check_images(images, self)
-        return windows(images, pick(u, 2 * self.pixels + 1), self.pixels, mirror=False)
+        return self._into(np.empty(images.shape, images.dtype), images, u)
+
+    def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Shifts the images themselves."""
+        check_images(images, self)
+        return self._into(images, images, u)
+
+    def _into(self, out: np.ndarray, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        return windows(images, pick(u, 2 * self.pixels + 1), self.pixels, mirror=False, out=out)
 
 
 @dataclass(frozen=True)
@@ -74,12 +87,20 @@ class Crop:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives cut copies."""
         check_images(images, self)
+        return self._into(np.empty(images.shape, images.dtype), images, u)
+
+    def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Puts the cuts in the place of the images."""
+        check_images(images, self)
+        return self._into(images, images, u)
+
+    def _into(self, out: np.ndarray, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         p = self.pad
         if p >= min(images.shape[1:3]):
             raise ParameterError(
                 f"{self} needs larger images", parameter="pad", got=p, expected=f"less than {min(images.shape[1:3])}"
             )
-        return windows(images, pick(u, 2 * p + 1), p, mirror=True)
+        return windows(images, pick(u, 2 * p + 1), p, mirror=True, out=out)
 
 
 @dataclass(frozen=True)
@@ -99,7 +120,13 @@ class Flip:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives copies, some of them mirrored."""
         check_images(images, self)
-        return mirrored(images, np.flatnonzero(u[:, 0] < self.probability))
+        return self.overwrite(images.copy(), u)
+
+    def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Mirrors some of the images themselves."""
+        check_images(images, self)
+        mirror(images, np.flatnonzero(u[:, 0] < self.probability))
+        return images
 
 
 @dataclass(frozen=True)
@@ -122,6 +149,11 @@ class Erase:
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives copies, some of them with a square of 0."""
         check_images(images, self)
+        return self.overwrite(images.copy(), u)
+
+    def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Sets the squares in the images themselves."""
+        check_images(images, self)
         _, height, width, _ = images.shape
         if self.size > min(height, width):
             raise ParameterError(
@@ -130,10 +162,9 @@ class Erase:
         chosen = np.flatnonzero(u[:, 0] < self.probability)
         top = pick(u[chosen, 1], height - self.size + 1)
         left = pick(u[chosen, 2], width - self.size + 1)
-        erased = images.copy()
         square = np.arange(self.size)
-        erased[chosen[:, None, None], (top[:, None] + square)[:, :, None], (left[:, None] + square)[:, None, :]] = 0
-        return erased
+        images[chosen[:, None, None], (top[:, None] + square)[:, :, None], (left[:, None] + square)[:, None, :]] = 0
+        return images
 
 
 @dataclass(frozen=True)
@@ -226,6 +257,14 @@ def _turn(images: np.ndarray, angles: list[float]) -> np.ndarray:
     below = corner(row) + right * (corner(row + 1) - corner(row))
     values = above + down * (below - above)
     return np.rint(values).astype(np.uint8) if images.dtype == np.uint8 else values
+
+
+def overwriting(augmentation: Augmentation) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """An augmentation's `overwrite`, or itself if it has none, or one that is of another class than its `__call__`."""
+    for kind in type(augmentation).__mro__:
+        if "__call__" in vars(kind):
+            return augmentation.overwrite if "overwrite" in vars(kind) else augmentation  # pyright: ignore[reportAttributeAccessIssue]
+    return augmentation
 
 
 def pick(u: np.ndarray, count: int) -> np.ndarray:

@@ -12,27 +12,27 @@ _CACHED = 100_000  # bytes of examples at a time: the processor's cache holds th
 _LARGE = 1 << 14  # bytes of an image from which on a few calls for each cost less than a border around all of them
 
 
-def windows(images: np.ndarray, place: np.ndarray, p: int, *, mirror: bool) -> np.ndarray:
-    """Gives windows of the images' own size, cut out of the images with a border of p pixels.
+def windows(images: np.ndarray, place: np.ndarray, p: int, *, mirror: bool, out: np.ndarray) -> np.ndarray:
+    """Cuts windows of the images' own size out of the images with a border of p pixels.
 
     Args:
         images: [B, H, W, C].
         place: Of the top left corner in the image with its border, 0 ... 2 p: int64 [B, 2], down and right.
         p: Pixels of the border on each side.
         mirror: Whether the border shows the image mirrored at its edge pixels; otherwise it is 0.
+        out: Takes them, contiguous [B, H, W, C]; may be `images`, which then stay in the processor's cache.
     """
     if mirror and images[:1].nbytes >= _LARGE:
-        return _from_rows(images, place - p)
-    return _from_padded(images, place, p, mirror=mirror)
+        return _from_rows(images, place - p, out)
+    return _from_padded(images, place, p, mirror=mirror, out=out)
 
 
-def _from_rows(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
+def _from_rows(images: np.ndarray, moves: np.ndarray, out: np.ndarray) -> np.ndarray:
     """One image after the other: its rows in their new order, then moved sideways, then the side that is missing."""
     count, height, width, channels = images.shape
     rows = _mirrored_places(np.arange(height) + moves[:, :1], height)
     left = moves[:, 1].tolist()
     sides = {k: _side(k, width, channels) for k in set(left)}
-    out = np.empty(images.shape, images.dtype)
     source, cut = np.ascontiguousarray(images).reshape(count, height, -1), out.reshape(count, height, -1)
     moved = np.empty(cut.shape[1:], images.dtype)
     for i, k in enumerate(left):
@@ -61,7 +61,7 @@ def _side(k: int, width: int, channels: int) -> np.ndarray:
     return (pixels[:, None] * channels + np.arange(channels)).ravel()
 
 
-def _from_padded(images: np.ndarray, place: np.ndarray, p: int, *, mirror: bool) -> np.ndarray:
+def _from_padded(images: np.ndarray, place: np.ndarray, p: int, *, mirror: bool, out: np.ndarray) -> np.ndarray:
     count, height, width, channels = images.shape
     # The rows of a padded image lie one after the other, so a window with its neighbours at the right is one stretch
     # of memory: one copy an example, however many rows it has. The row more below is for the last one's neighbours.
@@ -70,7 +70,6 @@ def _from_padded(images: np.ndarray, place: np.ndarray, p: int, *, mirror: bool)
     at_once = max(16, _CACHED // ((height + 2 * p + 1) * row * images.itemsize))
     padded = np.zeros((min(at_once, count), height + 2 * p + 1, width + 2 * p, channels), images.dtype)
     stretches = np.lib.stride_tricks.sliding_window_view(padded.reshape(len(padded), -1), height * row, axis=1)
-    out = np.empty_like(images)
     for first in range(0, count, at_once):
         part = images[first : first + at_once]
         padded[: len(part), p : p + height, p : p + width] = part
@@ -97,15 +96,13 @@ def _mirror_border(padded: np.ndarray, height: int, width: int, p: int) -> None:
     rows[:, :side], rows[:, -side:] = mirrored[:, :side], mirrored[:, side:]
 
 
-def mirrored(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Gives a copy of images [B, H, W, C] in which those with the numbers `chosen`, int64 [N], are mirrored."""
-    out = images.copy()
+def mirror(images: np.ndarray, chosen: np.ndarray) -> None:
+    """Mirrors, of images [B, H, W, C], those with the numbers `chosen`, int64 [N], left to right."""
     at_once = max(1, 2 * _CACHED // max(1, images[:1].nbytes))
     turn = _three_bytes_mirrored if images.shape[3] * images.itemsize == 3 else _channels_mirrored
     for first in range(0, len(chosen), at_once):
         part = chosen[first : first + at_once]
-        out[part] = turn(images, part)
-    return out
+        images[part] = turn(images, part)
 
 
 def _channels_mirrored(images: np.ndarray, some: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import grain
 import numpy as np
 
-from datasets.augment import Augmentation
+from datasets.augment import Augmentation, overwriting
 from datasets.errors import GristmillError, ParameterError, PipelineError, PipelineStateError, SchemaError
 from datasets.schema import Columns, Feature, check_int
 from tasks.batches import Batches
@@ -217,7 +217,9 @@ class Pipeline:
             first = 0
             for augmentation in self.augment:
                 images = columns[self.inputs]
-                changed = augmentation(images, u[:, first : first + augmentation.draws])
+                ours = images.flags.owndata and images.flags.writeable and images.flags.c_contiguous
+                change = overwriting(augmentation) if ours else augmentation
+                changed = change(images, u[:, first : first + augmentation.draws])
                 if _kind(changed) != _kind(images):
                     raise PipelineError(
                         f"{augmentation} changed shape or dtype", got=_kind(changed), expected=_kind(images)

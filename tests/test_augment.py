@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.augment import Augmentation, Crop, Erase, Flip, Noise, Rotate, Shift
+from datasets.augment import Augmentation, Crop, Erase, Flip, Noise, Rotate, Shift, overwriting
 from datasets.errors import ParameterError, SchemaError
 from datasets.schema import Recipe
 from tasks.example_random import uniform
@@ -38,6 +38,25 @@ def test_an_example_is_changed_by_its_own_numbers_only(augmentation: Augmentatio
         np.testing.assert_array_equal(augmentation(images[part], u[part]), changed[part])
     np.testing.assert_array_equal(augmentation(images, u), changed)
     assert not np.array_equal(augmentation(images, draws(augmentation, 75, epoch=1)), changed)
+
+
+@pytest.mark.parametrize("augmentation", ALL, ids=str)
+def test_in_place_is_the_same(augmentation: Augmentation) -> None:
+    for images in (batch(75), batch(20, np.float32), batch(5, shape=(90, 80, 3))):
+        u = draws(augmentation, len(images))
+        want, given = augmentation(images, u), images.copy()
+        changed = overwriting(augmentation)(given, u)
+        np.testing.assert_array_equal(changed, want)
+        assert (changed is given) == isinstance(augmentation, (Shift, Crop, Flip, Erase))
+
+
+def test_a_subclass_that_does_something_else_is_not_passed_over() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Darker(Flip):
+        def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+            return images // 2
+
+    assert np.array_equal(overwriting(Darker())(batch(3), np.zeros((3, 1))), batch(3) // 2)
 
 
 @pytest.mark.parametrize("augmentation", ALL, ids=str)
