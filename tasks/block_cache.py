@@ -127,12 +127,11 @@ class BlockCache:
 def _arrays(layout: Layout, rows: int) -> Columns:
     """Room for so many rows in large pages, where the system has them.
 
-    What malloc gives may lie in small pages, by chance; there are too many of those for the processor to remember where
-    they are, and gathering rows from them takes twice as long.
+    Small ones are given one by one when they are first touched; the first epoch then takes twice as long.
     """
     sizes = [rows * width for width in layout.widths]
     starts = np.cumsum([0, *(-(-size // _LINE) * _LINE for size in sizes)]).tolist()
-    memory = mmap.mmap(-1, starts[-1] + _LARGE_PAGE)
+    memory = mmap.mmap(-1, starts[-1] + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
