@@ -86,7 +86,7 @@ class BlockCache:
         self._record_in[slots] = -1  # until they are whole
         fill(missing, slots, self._blocks)
         self._record_in[slots], self._shift[missing] = missing, (slots - missing) * self._rows_per_record
-        self._note(int(slots[0]), int(slots[-1]) + 1, len(slots), goes_on=self._is_of_the_filled(needed, shift))
+        self._note(int(slots[0]), int(slots[-1]) + 1, len(slots))
         self._next = int(slots[-1] + 1) % self._slots
 
     def _with_cold(self, missing: np.ndarray, needed: np.ndarray) -> np.ndarray:
@@ -100,21 +100,11 @@ class BlockCache:
         self._shift[needed[cold]] = _ABSENT
         return needed[cold]
 
-    def _is_of_the_filled(self, needed: np.ndarray, shift: np.ndarray) -> bool:
-        """Whether more blocks of the same window are asked for, not those of another one: several are there already.
-
-        Who stopped in the middle of a window (a training goes on elsewhere) never asks for the rest of its rows. If
-        what is filled next joined them, the sum of both would never be spent.
-        """
-        slots = needed + shift // self._rows_per_record
-        there = (shift != _ABSENT) & (slots >= self._filled.start) & (slots < self._filled.stop)
-        return 4 * np.count_nonzero(there) >= len(needed)
-
-    def _note(self, first: int, end: int, count: int, *, goes_on: bool) -> None:
+    def _note(self, first: int, end: int, count: int) -> None:
         if end <= first:  # around the end of the arrays
             self._filled, self._left = slice(0, self._slots), 1 << 62
             return
-        joins = goes_on and first == self._filled.stop and not self._is_spent
+        joins = first == self._filled.stop and not self._is_spent
         self._left = (self._left if joins else 0) + count * self._rows_per_record
         self._filled = slice(self._filled.start if joins else first, end)
 

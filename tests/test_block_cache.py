@@ -101,3 +101,43 @@ def test_a_window_that_shares_a_block_with_the_next_one_keeps_it() -> None:
         ids = np.arange(start, start + 101)
         np.testing.assert_array_equal(cache.read(ids, fill)["id"], ids)
     assert asked == list(range(1000))  # none a second time
+
+
+class Windows:
+    """1000 blocks of 4 rows in windows of 100 blocks, read a tenth of a window at a time; room for three windows.
+
+    Attributes:
+        asked: Blocks that were to be read.
+    """
+
+    def __init__(self) -> None:
+        self.cache, self.asked = BlockCache(Layout.of({"id": Feature("int64")}), 4, 300, 1000), list[int]()
+
+    def __call__(self, records: np.ndarray, slots: np.ndarray, blocks: Columns) -> None:
+        self.asked.extend(records.tolist())
+        blocks["id"][slots] = records[:, None] * 4 + np.arange(4)
+
+    def read(self, first: int, end: int, share: float = 1.0) -> None:
+        """Reads some windows, of each that share of its rows."""
+        for blocks in np.split(np.random.default_rng(0).permutation(1000), 10)[first:end]:
+            rows = np.random.default_rng(1).permutation((blocks[:, None] * 4 + np.arange(4)).ravel())
+            for ids in np.split(rows, 10)[: round(10 * share)]:
+                np.testing.assert_array_equal(self.cache.read(ids, self)["id"], ids)
+
+
+def test_a_window_that_is_filled_bit_by_bit_is_read_once() -> None:
+    windows = Windows()
+    windows.read(0, 10)
+    assert sorted(windows.asked) == list(range(1000))
+
+
+def test_blocks_that_lie_far_from_a_window_are_read_again_with_it() -> None:
+    windows = Windows()
+    windows.read(0, 3, share=0.5)  # three rooms that are never spent
+    windows.read(4, 7)
+    windows.asked.clear()
+    before = set(windows.cache._record_in[windows.cache._filled].tolist())
+    lying = [r for r in windows.cache._record_in.tolist() if r >= 0 and r not in before][:30]
+    absent = [r for r in range(1000) if r not in windows.cache._record_in.tolist()][:70]
+    windows.cache.read(4 * np.array(lying + absent), windows)
+    assert sorted(windows.asked) == sorted(lying + absent)
