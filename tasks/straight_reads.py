@@ -159,7 +159,7 @@ class StraightReads:
         or another's has its words in other lanes, because a lane is an odd number of words away from itself, more than
         there are sectors. A product only carries upwards, so the upper bits of a lane are folded into the lower ones
         before: otherwise two signs that changed would add up to nothing, and a page of float64 ones to as much as a
-        page of zeros.
+        page of zeros. Not seen are words of one lane that change by opposite amounts, or two of their uppermost bits.
         """
         total = np.zeros(len(slots), np.uint64)
         turns = np.flatnonzero(np.diff(slots) != 1) + 1  # slots in a row are a view of the blocks
