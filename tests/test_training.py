@@ -307,7 +307,7 @@ def test_two_evaluations_are_equal_to_the_last_bit(
 # ----------------------------------------------------------------------------------------------------------- not finite
 
 
-def numbers(store: Path, **bad: tuple[int, float]) -> tuple[Request, dict[str, Artifact]]:
+def numbers(store: Path, epochs: int = 2, **bad: tuple[int, float]) -> tuple[Request, dict[str, Artifact]]:
     """150 train and 50 test rows of three numbers; `bad` puts a value into a row of a split."""
     random = np.random.default_rng(0)
     columns = {"x": random.normal(size=(200, 3)).astype(np.float32), "label": (np.arange(200) % 3).astype(np.int32)}
@@ -316,7 +316,7 @@ def numbers(store: Path, **bad: tuple[int, float]) -> tuple[Request, dict[str, A
     features = {"x": Feature("float32", (3,)), "label": Feature("int32", classes=toy.CLASSES)}
     splits = {"train": Rows(0, toy.TRAIN), "test": Rows(toy.TRAIN, toy.ROWS)}
     made = toy.dataset(read=toy.reader_of(columns), features=features, inputs="x", splits=splits)
-    request = toy.request_for(store, made, checkpoint_every=1)
+    request = toy.request_for(store, made, checkpoint_every=1, epochs=epochs)
     return request, toy.prepare(request)
 
 
@@ -335,15 +335,17 @@ def flat(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def test_a_record_that_overflows_ends_the_training_before_it_does_harm(tmp_path: Path) -> None:
-    step, record = 4, int(Order(toy.TRAIN, 16, seed=3).ids(4)[1][5])
-    request, inputs = numbers(tmp_path, train=(record, 3e38))
+@pytest.mark.parametrize(("step", "epochs"), [(4, 2), (EPOCH - 1, 1)], ids=["early", "very last step"])
+def test_a_record_that_overflows_ends_the_training_before_it_does_harm(tmp_path: Path, step: int, epochs: int) -> None:
+    record = int(Order(toy.TRAIN, 16, seed=3).ids(step)[1][5])
+    request, inputs = numbers(tmp_path, epochs, train=(record, 3e38))
     with pytest.raises(NonFiniteError) as caught:
         toy.fitted(request, inputs)
     assert caught.value.facts["step"] == step
     assert Path(str(caught.value.facts["capsule"])).exists()
     assert checkpoints(request, "fit-1")[-1] == step
     assert all_finite(request, step)
+    assert not (request.store / "weights" / "toy" / "fit-1").exists()
     rows = read_metrics(request.store / "checkpoints" / "toy" / "fit-1" / METRICS)
     assert [row["step"] for row in rows] == list(range(step))
     assert all(math.isfinite(row["loss"]) for row in rows)
