@@ -91,3 +91,15 @@ def test_a_peers_interpreter_that_ends_is_named_as_missing(tmp_path: Path, monke
     with feed.Peers(tmp_path, 64) as peers:
         assert [peers.missing(name) for name in ("torch_items", "torch_batches")] == [True, True]
         assert peers.ask("torch_items", 1.0) == {"missing": "the interpreter ended"}
+
+
+def test_a_peers_interpreter_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o700)
+    monkeypatch.setenv("GRISTMILL_PEERS", str(hanging))
+    monkeypatch.setattr(feed, "LEAVE", 0.1)
+    with feed.Peers(tmp_path, 64) as peers:
+        process = peers._process
+    assert process is not None
+    assert process.returncode == -9

@@ -41,6 +41,7 @@ from tasks.tiers import window_of
 ROUNDS, SECONDS = 15, 0.2  # many short ones: what disturbs the machine then hits neighbours alike
 SLOW_ROUNDS, SLOW_SECONDS = 5, 0.5  # for loaders whose buffers must be drained before each measurement ...
 SETTLE = 1.5  # ... and fill again after it, which would take the cores from what is measured next
+LEAVE = 30.0  # seconds that a peer's interpreter gets to end by itself
 TUTORIAL_BATCH = 64
 CORES = len(os.sched_getaffinity(0))
 PEERS = Path(__file__).parent.parent / "peers" / "loaders.py"
@@ -336,7 +337,11 @@ class Peers:
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()  # type: ignore[union-attr]
-            self._process.wait(30)
+            try:
+                self._process.wait(LEAVE)
+            except subprocess.TimeoutExpired:  # its library's threads hang; what was measured must not be lost to that
+                self._process.kill()
+                self._process.wait()
 
     def ask(self, peer: str, seconds: float) -> dict[str, Any]:
         """One answer of the other interpreter."""
