@@ -56,15 +56,14 @@ class Shift:
 
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives shifted copies."""
-        check_images(images, self)
         return self._into(np.empty(images.shape, images.dtype), images, u)
 
     def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Shifts the images themselves."""
-        check_images(images, self)
         return self._into(images, images, u)
 
     def _into(self, out: np.ndarray, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        check_images(images, self)
         return windows(images, pick(u, 2 * self.pixels + 1), self.pixels, mirror=False, out=out)
 
 
@@ -86,15 +85,14 @@ class Crop:
 
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives cut copies."""
-        check_images(images, self)
         return self._into(np.empty(images.shape, images.dtype), images, u)
 
     def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Puts the cuts in the place of the images."""
-        check_images(images, self)
         return self._into(images, images, u)
 
     def _into(self, out: np.ndarray, images: np.ndarray, u: np.ndarray) -> np.ndarray:
+        check_images(images, self)
         p = self.pad
         if p >= min(images.shape[1:3]):
             raise ParameterError(
@@ -119,7 +117,6 @@ class Flip:
 
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives copies, some of them mirrored."""
-        check_images(images, self)
         return self.overwrite(images.copy(), u)
 
     def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -148,7 +145,6 @@ class Erase:
 
     def __call__(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Gives copies, some of them with a square of 0."""
-        check_images(images, self)
         return self.overwrite(images.copy(), u)
 
     def overwrite(self, images: np.ndarray, u: np.ndarray) -> np.ndarray:

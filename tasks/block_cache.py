@@ -75,7 +75,7 @@ class BlockCache:
     def _load(self, missing: np.ndarray, needed: np.ndarray, fill: Fill) -> None:
         if self._is_spent:
             self._next = self._filled.start
-            missing = self._with_cold(missing, needed)
+            missing = self._without_cold(needed)
         around = (np.arange(self._slots) + self._next) % self._slots
         shift = self._shift[needed]
         busy = np.zeros(self._slots, bool)
@@ -89,8 +89,8 @@ class BlockCache:
         self._note(int(slots[0]), int(slots[-1]) + 1, len(slots))
         self._next = int(slots[-1] + 1) % self._slots
 
-    def _with_cold(self, missing: np.ndarray, needed: np.ndarray) -> np.ndarray:
-        """The missing blocks and those that lie around from long ago, which are forgotten.
+    def _without_cold(self, needed: np.ndarray) -> np.ndarray:
+        """Forgets the blocks that lie around from long ago; gives all that are missing then.
 
         The processor's cache no longer holds these: gathering their rows takes longer than reading them again.
         """

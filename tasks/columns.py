@@ -23,6 +23,7 @@ import numpy as np
 from datasets.errors import ArtifactDamaged, StoreError
 from datasets.schema import Columns, Feature
 from tasks.durable import fsync_dir, read_json, sha256_file, write_json
+from tasks.hashing import Stamp, stamp_of
 from tasks.lock import Lock
 from tasks.record_layout import Layout
 from tasks.records import Shards
@@ -30,7 +31,7 @@ from tasks.records import Shards
 MANIFEST = "columns.json"
 _FORMAT = 1
 LOG = logging.getLogger("gristmill")
-_proven: set[tuple[tuple[str, int, int, int], ...]] = set()  # files whose content this process found to be right
+_proven: set[tuple[tuple[Path, Stamp], ...]] = set()  # files whose content this process found to be right
 
 
 def build_columns(shards: Shards, folder: Path) -> None:
@@ -71,9 +72,9 @@ def _is_of(folder: Path, shards: Shards) -> bool:
         columns = MappedColumns(folder)
         if columns.made_from != shards.digest:
             return False
-        if (stamp := columns.stamp()) not in _proven:
+        if (stamps := columns.stamps()) not in _proven:
             columns.verify(full=True)
-            _proven.add(stamp)
+            _proven.add(stamps)
     except ArtifactDamaged as damage:
         LOG.warning("decoded again from the shards: %s", damage)
         return False
@@ -200,13 +201,10 @@ class MappedColumns:
         # checks each id again while it copies.
         return {name: array.take(ids, axis=0, mode="clip") for name, array in self._arrays.items()}
 
-    def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Path, inode, size and time (ns) of the last change of each file: another one after a program changed it."""
+    def stamps(self) -> tuple[tuple[Path, Stamp], ...]:
+        """The files, and of each what is another after a program changed it."""
         paths = [self.folder / column["file"] for column in self._columns]
-        stats = [path.stat() for path in paths]
-        return tuple(
-            (str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in zip(paths, stats, strict=True)
-        )
+        return tuple((path, stamp_of(path)) for path in paths)
 
     def verify(self, *, full: bool) -> None:
         """Checks that the files are there with their sizes, and with `full` also their digests.

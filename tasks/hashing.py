@@ -58,7 +58,7 @@ class Hashing:
         taken = self._ahead.pop(path, None)
         # One that no thread has begun with waits behind files that nobody may ask for
         found = taken.result() if taken is not None and not taken.cancel() else None
-        if found is not None and found[0] == _stamp(path):
+        if found is not None and found[0] == stamp_of(path):
             return found[1]
         return sha256_file(path)
 
@@ -85,7 +85,7 @@ def _large(folder: Path) -> list[Path]:
 def _stamped(path: Path, stopped: Event) -> Taken:
     """None if nothing could tell that a file is the same later, or its digest isn't wanted any more."""
     try:
-        stamp = _stamp(path)
+        stamp = stamp_of(path)
         if stopped.is_set() or time.time_ns() - stamp[-1] < SETTLED:
             return None
         digest = hashlib.sha256()
@@ -99,6 +99,7 @@ def _stamped(path: Path, stopped: Event) -> Taken:
     return stamp, digest.hexdigest()
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
+    """Device, inode, size, and times (ns) of the last change of content and of anything: others after a change."""
     at = path.stat()
     return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns  # the last can't be set by anybody

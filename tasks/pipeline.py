@@ -220,7 +220,8 @@ class Pipeline:
                 ours = images.flags.owndata and images.flags.writeable and images.flags.c_contiguous
                 change = overwriting(augmentation) if ours else augmentation
                 changed = change(images, u[:, first : first + augmentation.draws])
-                if _kind(changed) != _kind(images):
+                same = isinstance(changed, np.ndarray) and changed.shape == images.shape
+                if not same or changed.dtype != images.dtype:
                     raise PipelineError(
                         f"{augmentation} changed shape or dtype", got=_kind(changed), expected=_kind(images)
                     )

@@ -133,8 +133,6 @@ class StraightReads:
     def _interrupted(self, buffers: list[memoryview], left: int) -> list[Any]:
         """The buffers with room for a header after the first `left` bytes and wherever else one lies."""
         pieces: list[Any] = []
-        if self._size <= left + _UNINTERRUPTED and left < len(buffers[0]):  # the usual case, in a third of the time
-            return [buffers[0][:left], self._gap, buffers[0][left:], *buffers[1:]]
         for buffer in buffers:
             rest = buffer
             while len(rest) > left:

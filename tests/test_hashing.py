@@ -110,7 +110,7 @@ def test_a_file_that_changed_just_now_and_what_a_stage_outlived_count_for_nothin
 
 def test_nothing_is_read_to_its_end_for_nobody(folder: Path) -> None:
     large, stopped = folder / "deeper" / "large", Event()
-    assert hashing._stamped(large, stopped) == (hashing._stamp(large), digest(large))
+    assert hashing._stamped(large, stopped) == (hashing.stamp_of(large), digest(large))
     stopped.set()
     assert hashing._stamped(large, stopped) is None
     assert hashing._stamped(folder / "gone", Event()) is None
